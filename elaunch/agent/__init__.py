@@ -1,0 +1,1 @@
+"""One node: spawn, watch and stop the ranks; logs; the warm-start process."""

@@ -1,0 +1,1 @@
+"""Argument parsing and printing; no logic of its own."""

@@ -1,0 +1,1 @@
+"""The job: state machine, leader, control stream."""

@@ -1,0 +1,76 @@
+"""Every error that elaunch raises on purpose, with the exit code it ends the process with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ElaunchError(Exception):
+    """Base of all errors a user may see. ``str(error)`` is one line: what, with which value, what to try."""
+
+    exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "error"
+
+
+class UsageError(ElaunchError):
+    """Bad input, refused at the door, before any process is started."""
+
+    exit_code = 2
+    code = "usage"
+
+
+class EndpointUnreachableError(UsageError):
+    """No etcd answered at the given endpoint when the job was to start."""
+
+    code = "endpoint_unreachable"
+
+
+class SpecMismatchError(UsageError):
+    """This node was started with other values than the job's first node."""
+
+    code = "spec_mismatch"
+
+
+class EtcdLostError(ElaunchError):
+    """etcd was there and did not come back within the grace time."""
+
+    exit_code = 69  # EX_UNAVAILABLE of sysexits.h
+    code = "etcd_lost"
+
+
+class JoinTimeoutError(ElaunchError):
+    """Too few nodes came within ``join_timeout``."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
+    code = "join_timeout"
+
+
+class StartError(ElaunchError):
+    """The ranks of this node could not be started."""
+
+    exit_code = 71  # EX_OSERR of sysexits.h
+    code = "start_failed"
+
+
+class LeaseLostError(ElaunchError):
+    """The node's lease ended, or can no longer be known to live: its ranks may not run on."""
+
+    code = "lease_lost"
+
+
+class DeposedError(ElaunchError):
+    """A write was refused because another leader was elected in the meantime."""
+
+    code = "deposed"
+
+
+class CompactedError(ElaunchError):
+    """The history from the asked revision on is gone; list again and watch from there."""
+
+    code = "compacted"
+
+
+class AmbiguousError(ElaunchError):
+    """The connection broke after a transaction was sent: it may or may not have been applied."""
+
+    code = "ambiguous"

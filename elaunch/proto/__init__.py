@@ -1,0 +1,1 @@
+"""Generated code, never edited: see proto/ and `make proto`."""

@@ -1,0 +1,50 @@
+"""The names of a job's keys in etcd: everything of a job lives under ``/elaunch/<job>/``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import quote
+
+ROOT = "/elaunch/"
+
+
+@dataclass(frozen=True, slots=True)
+class JobKeys:
+    """The keys of one job. Any job id is allowed: what etcd or a path could misread is percent-encoded."""
+
+    job: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{ROOT}{quote(self.job, safe='')}/"
+
+    @property
+    def spec(self) -> str:
+        return self.prefix + "spec"
+
+    @property
+    def leader(self) -> str:
+        return self.prefix + "leader"
+
+    @property
+    def state(self) -> str:
+        return self.prefix + "state"
+
+    @property
+    def nodes(self) -> str:
+        return self.prefix + "nodes/"
+
+    def node(self, node_id: str) -> str:
+        return self.nodes + node_id
+
+    @property
+    def plans(self) -> str:
+        return self.prefix + "plans/"
+
+    def plan(self, generation: int) -> str:
+        """Zero-padded, so that key order is the order of generations."""
+        return f"{self.plans}{generation:010d}"
+
+    @property
+    def events(self) -> str:
+        return self.prefix + "events/"

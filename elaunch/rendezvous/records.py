@@ -1,0 +1,152 @@
+"""What stands in etcd: frozen records, JSON at the edge so that an operator can read them with etcdctl.
+
+A reader ignores members that it does not know, so that two releases can meet in one job.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+
+class Phase(str, Enum):
+    """Where a job stands (architecture, section 5)."""
+
+    WAITING = "waiting"
+    STARTING = "starting"
+    RUNNING = "running"
+    ABORTING = "aborting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def final(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why something was decided: ``code`` for a machine, ``text`` for a person."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What must be equal on all nodes of a job; the first agent writes it, create-only.
+
+    ``roles`` maps each role to what its nodes must share: ``{"nproc": 4, "program": "train.py"}``.
+    """
+
+    min_nodes: int
+    max_nodes: int
+    max_restarts: int
+    roles: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One agent's lifetime on one host.
+
+    ``slots`` is the number of ranks that it starts, ``store_port`` the port on which it is already listening
+    for the next generation's store, ``control`` the host:port of its control server, should it lead.
+    ``node_rank`` is -1 where none was asked for. ``joined`` orders nodes: it is the create revision of the key, filled
+    in by the reader.
+    """
+
+    node_id: str
+    host: str
+    address: str
+    slots: int
+    store_port: int
+    control: str
+    pid: int = 0
+    role: str = "default"
+    node_rank: int = -1
+    version: str = ""
+    joined: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A node's place in a generation: its ranks are ``rank0 .. rank0 + slots - 1``."""
+
+    node_id: str
+    host: str
+    slots: int
+    group_rank: int
+    rank0: int
+    role: str
+    role_rank0: int
+    role_world_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What defines a generation. It exists exactly when its key does; numbers are never used twice."""
+
+    generation: int
+    restart_count: int
+    reason: Reason
+    members: tuple[Member, ...]
+    world_size: int
+    store_node: str
+    store_address: str
+    store_port: int
+
+    def member(self, node_id: str) -> Member | None:
+        """The place of ``node_id``, or None if it has none in this generation."""
+        return next((m for m in self.members if m.node_id == node_id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only."""
+
+    phase: Phase
+    generation: int
+    restart_count: int
+    reason: Reason
+    exit_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Who leads: where its control server listens, and the token that its clients must show."""
+
+    node_id: str
+    address: str
+    token: str
+
+
+def encode(record: Any) -> bytes:
+    """A record as compact JSON."""
+    return json.dumps(dataclasses.asdict(record), separators=(",", ":")).encode()
+
+
+def decode(kind: type[R], value: bytes) -> R:
+    """The record in ``value``. Raises ValueError if it is none of that kind."""
+    try:
+        data = json.loads(value)
+        return _build(kind, data)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from error
+
+
+def _build(kind: type[R], data: dict[str, Any]) -> R:
+    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    values = {name: value for name, value in data.items() if name in known}
+    if kind in (Plan, State):
+        values["reason"] = Reason(**values["reason"])
+    if kind is Plan:
+        values["members"] = tuple(_build(Member, m) for m in values["members"])
+    if kind is State:
+        values["phase"] = Phase(values["phase"])
+    return kind(**values)

@@ -1,0 +1,138 @@
+"""The interface to the truth: what elaunch needs of a consistent key-value store, and no more.
+
+:class:`elaunch.rendezvous.etcd.EtcdStore` is the implementation; a library may take its place by
+satisfying :class:`Store` and passing ``tests/etcd/test_store_conformance.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """One key as of one revision. ``lease`` is 0 where the key has none."""
+
+    key: str
+    value: bytes
+    create_revision: int
+    mod_revision: int
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All keys under a prefix, in key order, as of ``revision``."""
+
+    revision: int
+    items: tuple[KeyValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One event of a watch. For a deletion ``kv.value`` is empty and ``kv.mod_revision`` is its revision."""
+
+    kv: KeyValue
+    deleted: bool
+
+
+class Field(Enum):
+    """What of a key a :class:`Compare` looks at."""
+
+    CREATE_REVISION = "create_revision"
+    MOD_REVISION = "mod_revision"
+    VALUE = "value"
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """Holds if ``field`` of ``key`` equals ``value``; a key that does not exist has revision 0."""
+
+    key: str
+    field: Field
+    value: int | bytes
+
+
+def absent(key: str) -> Compare:
+    """The condition that ``key`` does not exist."""
+    return Compare(key, Field.CREATE_REVISION, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write ``value``; with ``lease`` the key dies with that lease."""
+
+    key: str
+    value: bytes
+    lease: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove one key, or with ``prefix`` all keys that begin with it."""
+
+    key: str
+    prefix: bool = False
+
+
+Op = Put | Delete
+
+
+@dataclass(frozen=True, slots=True)
+class TxnResult:
+    """Whether the conditions held (then the operations were applied), and the store's revision."""
+
+    succeeded: bool
+    revision: int
+
+
+class Store(Protocol):
+    """A linearizable key-value store with leases, transactions and watches that resume.
+
+    Every call has an overall deadline of its own (see the implementation), and raises
+    :class:`elaunch.errors.EtcdLostError` when it passes. Calls that are idempotent are retried on other
+    endpoints until then; a transaction is not.
+    """
+
+    async def get(self, key: str) -> KeyValue | None: ...
+
+    async def list(self, prefix: str) -> Snapshot: ...
+
+    async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
+        """Write unconditionally (retried), return the revision."""
+        ...
+
+    async def delete(self, key: str, *, prefix: bool = False) -> None: ...
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
+        """Apply all ``ops`` if all ``compares`` hold, else nothing.
+
+        Raises :class:`elaunch.errors.AmbiguousError` if the answer was lost after the request was sent; see
+        :func:`elaunch.rendezvous.fence.commit` for how that is resolved.
+        """
+        ...
+
+    def watch(self, prefix: str, *, start_revision: int) -> AsyncIterator[tuple[int, tuple[Change, ...]]]:
+        """All changes under ``prefix`` from ``start_revision`` on, none lost or repeated, as (revision, changes).
+
+        It resumes by itself after a lost stream, on any endpoint, at the last seen revision + 1, for ever.
+        Raises :class:`elaunch.errors.CompactedError` where the history is gone: list again, watch from there.
+        """
+        ...
+
+    async def grant(self, ttl: int) -> int:
+        """A new lease of ``ttl`` seconds; its id."""
+        ...
+
+    async def keep_alive(self, lease: int, *, timeout: float) -> int:
+        """Renew once, on any endpoint, within ``timeout`` seconds; the seconds that it now has, 0 if it is gone."""
+        ...
+
+    async def revoke(self, lease: int) -> None:
+        """End the lease and delete its keys. A lease that is gone already is no error."""
+        ...
+
+    async def close(self) -> None: ...

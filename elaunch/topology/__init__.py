@@ -1,0 +1,1 @@
+"""Devices, NICs and CPUs of a node."""
