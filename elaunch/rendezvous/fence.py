@@ -1,1 +1,0 @@
-"""The fence: a transaction takes effect only while its author still leads, and exactly once."""
