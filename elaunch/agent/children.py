@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, NoReturn, Union
+from typing import Any, NoReturn
 
 from elaunch.agent.program import RankStart
 from elaunch.agent.trees import die_with
 
-Handler = Union[Callable[[int, FrameType | None], Any], int, signal.Handlers, None]
+Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None
 
 # Sent to every process of a job step, container or unit by those who end it; what becomes of the ranks is the
 # agent's to say, so the spawner process and the store's host do not hear them.
@@ -74,7 +74,7 @@ class Streams:
     def open(cls, start: RankStart) -> Iterator[Streams]:
         """Open the files of a rank, empty. Raises OSError."""
         with ExitStack() as stack:
-            descriptors = []
+            descriptors: list[int | None] = []
             for path in (start.stdout, start.stderr):
                 if path is None:
                     descriptors.append(None)

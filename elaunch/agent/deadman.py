@@ -1,4 +1,4 @@
-"""The page of shared memory that holds the lease's deadline, read by the dead-man's switch in the spawner process."""
+"""A page of shared memory holds the lease's deadline for the dead-man's switch in the spawner process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SIZE = mmap.PAGESIZE
 
 
 class DeadlinePage:
-    """Seconds of CLOCK_MONOTONIC at which the ranks must be dead unless the deadline has been moved; inf: none set.
+    """When the ranks must be dead unless it has been moved: seconds of CLOCK_MONOTONIC, inf while not set.
 
     One writer, one reader. The value is one aligned double, stored in one go, so that no reader sees half of
     it.

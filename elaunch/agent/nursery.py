@@ -1,4 +1,4 @@
-"""The loop of the spawner process: fork ranks, reap them, stop their trees, and kill them when the lease is over.
+"""The loop of the spawner process: fork ranks, reap them, stop their trees, kill them when the lease is over.
 
 Every rank, and the host of the store, is a child of this process; whatever they orphan becomes its child too
 (child-subreaper). So "no child left" means that nothing of a generation is left. One thread, nothing blocks:
@@ -261,7 +261,7 @@ def _rank_run(start: RankStart, environment: Mapping[str, str]) -> Run:
 
 
 def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
-    """Body of the spawner process. Returns what a forked child has to run, None in the spawner process itself."""
+    """Body of the spawner process. Returns what a forked child has to run, None in the process itself."""
     environment = dict(os.environ)
     dispositions = children.Dispositions.ignore()
     become_subreaper()
@@ -273,8 +273,7 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
     if argv[2] == "warm":
         try:
             children.warm_up(("torch", *argv[3:]))
-        except Exception as error:  # noqa: BLE001 - a module of the user's may raise anything; the agent
-        tells it
+        except Exception as error:  # noqa: BLE001 - a user's module may raise anything
             channel.send({"event": "failed", "text": f"{type(error).__name__}: {error}"})
             sys.exit(1)
         dispositions = dispositions.ignore_again()

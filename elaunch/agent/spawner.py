@@ -124,14 +124,14 @@ class Spawner:
         return self._process.pid
 
     async def ready(self) -> None:
-        """Wait until ranks can be started. Raises StartError if torch or a preloaded module cannot be imported."""
+        """Wait until ranks can be started. Raises StartError if torch or a preload cannot be imported."""
         try:
             await asyncio.wait_for(asyncio.shield(self._ready), _IMPORT_SECONDS)
         except asyncio.TimeoutError:
             raise StartError(f"the spawner process was not ready within {_IMPORT_SECONDS:.0f} s") from None
 
     async def start_store(self, listener: socket.socket, world_size: int) -> None:
-        """Start the host of a generation's store on a listening socket, which is closed here. Raises StartError."""
+        """Start the store's host on a listening socket, which is closed here. Raises StartError."""
         await self.start((), listener, world_size)
 
     async def start_ranks(self, ranks: Sequence[RankStart]) -> dict[int, int]:
@@ -169,7 +169,7 @@ class Spawner:
         await self._ask({"op": "signal", "signum": int(signum)}, _REPLY_SECONDS)
 
     async def stop(self, *, signum: int, grace: float) -> None:
-        """Stop everything that was started, whole trees and the store's host: ``signum``, ``grace`` seconds, SIGKILL.
+        """Stop all that was started, whole trees and the store: ``signum``, ``grace`` seconds, SIGKILL.
 
         Returns when all of it is gone. What is stopped or traced gets SIGKILL at once. Raises StartError if
         something outlives SIGKILL (uninterruptible sleep), and if the spawner process died, after all has
@@ -268,7 +268,7 @@ class Spawner:
             self._process.kill()
 
     async def _gone(self) -> None:
-        """Wait for the process's end, then kill what it left: its ranks die with it, their strays come to us."""
+        """Wait for the process's end, then kill what it left: ranks die with it, their strays come to us."""
         await asyncio.to_thread(self._process.wait, _KILL_BOUND_SECONDS)
         left = await asyncio.to_thread(trees.kill_all, self._strays, _KILL_BOUND_SECONDS)
         if left:

@@ -11,7 +11,7 @@ BARE = frozenset(sys.modules)
 
 
 def _open_package() -> None:
-    """Make this elaunch importable, whichever else sys.path would offer, and leave sys.path as site made it."""
+    """Make this elaunch importable, whatever sys.path would offer, and leave sys.path as site made it."""
     import importlib.util
     import os
 

@@ -19,7 +19,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process. ``state`` is the letter of /proc/PID/stat, ``started`` its start in clock ticks since boot."""
+    """One process. ``state`` is its letter in /proc/PID/stat, ``started`` in clock ticks since boot."""
 
     pid: int
     parent: int
@@ -99,21 +99,28 @@ def send(target: Process, signum: int) -> bool:
 
 
 def kill_all(find: Callable[[], Iterable[Process]], bound: float) -> list[Process]:
-    """SIGKILL what ``find`` finds until it finds nothing, for at most ``bound`` seconds; returns what is left.
+    """SIGKILL what ``find`` finds until it finds nothing, for at most ``bound`` seconds; returns the rest.
 
-    Children of this process are reaped on the way, those that ``find`` names only.
+    Those of them that are children of this process are reaped.
     """
     give_up = time.monotonic() + bound
+    killed: set[int] = set()
     while left := list(find()):
         if time.monotonic() > give_up:
             return left
         for p in left:
             send(p, signal.SIGKILL)
+            killed.add(p.pid)
         time.sleep(_POLL_SECONDS)
-        for p in left:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(p.pid, os.WNOHANG)
+        _reap(killed)
+    _reap(killed)
     return []
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,4 +1,4 @@
-"""Whether a rank may be forked from the warm process, or must be exec'd for the program not to see a difference."""
+"""Whether a rank may be forked from the warm process, or must be exec'd lest the program see a difference."""
 
 from __future__ import annotations
 

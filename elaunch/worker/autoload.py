@@ -1,4 +1,4 @@
-"""Called by every ``import torch`` (entry point group ``torch.backends``): does nothing outside a rank of elaunch."""
+"""Called by every ``import torch`` (entry point group ``torch.backends``); idle outside elaunch."""
 
 from __future__ import annotations
 

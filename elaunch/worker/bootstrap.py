@@ -30,7 +30,7 @@ def prepare(
     env: Mapping[str, str],
     env_at_start: Mapping[str, str],
 ) -> Body:
-    """Make the forked process look like a fresh interpreter; returns what runs the program and ends the process.
+    """Make the forked process look like a fresh interpreter; returns what runs the program and ends it.
 
     ``command`` is the command line of a plain start, ``env`` the rank's whole environment, ``env_at_start``
     what this process was started with.
@@ -93,7 +93,7 @@ def _script(main: ModuleType, target: str, args: Sequence[str], command: Sequenc
 def _module(main: ModuleType, target: str, args: Sequence[str], command: Sequence[str]) -> Body:
     sys.argv[:] = ["-m", *args]
     _add_first_path(os.getcwd())
-    return lambda: runpy._run_module_as_main(target)  # type: ignore[attr-defined,no-any-return]
+    return lambda: runpy._run_module_as_main(target)  # type: ignore[attr-defined]
 
 
 def _run_path(main: ModuleType, target: str, args: Sequence[str], command: Sequence[str]) -> Body:
@@ -110,7 +110,7 @@ def _add_first_path(path: str) -> None:
 
 
 def _run(body: Body) -> None:
-    """Run the program and end as the interpreter would end it, by leaving the last frame of this process's script."""
+    """Run the program and end as the interpreter would end it, by leaving the outermost frame."""
     try:
         body()
     except SystemExit:
