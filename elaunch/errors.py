@@ -31,6 +31,12 @@ class SpecMismatchError(UsageError):
     code = "spec_mismatch"
 
 
+class RendezvousError(ElaunchError):
+    """The rendezvous itself cannot be done."""
+
+    code = "rendezvous"
+
+
 class EtcdLostError(ElaunchError):
     """etcd was there and did not come back within the grace time."""
 

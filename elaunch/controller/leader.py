@@ -7,6 +7,7 @@ cannot write; a plan is committed before anyone hears of it, a final state befor
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import structlog
@@ -31,7 +32,7 @@ from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.fence import commit
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Plan, State, decode, encode
-from elaunch.rendezvous.store import Change, Delete, KeyValue, Op, Put, Store, absent
+from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
 
 KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
 
@@ -221,7 +222,7 @@ class Term:
         if plan.generation > KEPT_PLANS:
             ops.append(Delete(self._keys.plan(plan.generation - KEPT_PLANS)))
         await self._settle_writing()
-        await commit(self._store, self._keys, [self._guard, absent(self._keys.plan(plan.generation))], ops)
+        await self._commit([self._guard, absent(self._keys.plan(plan.generation))], ops)
         self._written = state
 
     async def _write_state(self) -> None:
@@ -229,7 +230,7 @@ class Term:
         if state == self._written:
             return
         await self._settle_writing()
-        await commit(self._store, self._keys, [self._guard], [Put(self._keys.state, encode(state))])
+        await self._commit([self._guard], [Put(self._keys.state, encode(state))])
         self._written = state
 
     def _write_state_behind(self) -> None:
@@ -238,8 +239,11 @@ class Term:
             self._writing = asyncio.create_task(self._put_state(self._job.state))
 
     async def _put_state(self, state: State) -> None:
-        await commit(self._store, self._keys, [self._guard], [Put(self._keys.state, encode(state))])
+        await self._commit([self._guard], [Put(self._keys.state, encode(state))])
         self._written = state
+
+    async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
+        await commit(self._store, guards, ops, token_key=self._keys.commit)
 
     async def _settle_writing(self) -> None:
         if self._writing is not None:

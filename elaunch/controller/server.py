@@ -32,9 +32,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ControlServer:
     """Listens from the agent's start on, so that its address is known before it can be elected."""
 
-    def __init__(self, job: str, token: str) -> None:
+    def __init__(self, job: str) -> None:
         self._job = job
-        self._token = token
+        self._token = ""
         self._term: Term | None = None
         self._server = grpc.aio.server(options=OPTIONS)
         service, method = METHOD.removeprefix("/").split("/")
@@ -51,17 +51,19 @@ class ControlServer:
         await self._server.start()
         return port
 
-    def serve(self, term: Term | None) -> None:
-        """Answer streams for ``term``, or none."""
-        self._term = term
+    def serve(self, term: Term, token: str) -> None:
+        """Answer the streams that show ``token`` on behalf of ``term``."""
+        self._term, self._token = term, token
+
+    def pause(self) -> None:
+        """Refuse streams: this agent does not lead."""
+        self._term, self._token = None, ""
 
     async def stop(self) -> None:
         await self._server.stop(grace=0.5)
 
     async def _attach(self, _: Any, context: Context) -> None:
-        term = self._term
-        await self._check(term, context)
-        assert term is not None
+        term = await self._admit(context)
         try:
             first = await asyncio.wait_for(context.read(), FIRST_MESSAGE_WITHIN)
         except asyncio.TimeoutError:
@@ -81,16 +83,18 @@ class ControlServer:
             await asyncio.gather(reader, return_exceptions=True)
             term.detach(outbox)
 
-    async def _check(self, term: Term | None, context: Context) -> None:
+    async def _admit(self, context: Context) -> Term:
+        """The term that this stream belongs to; a stream that belongs to none is refused."""
+        if self._term is None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this agent does not lead")
         metadata = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
         token = metadata.get("elaunch-token", "")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             structlog.get_logger().warning("stream_refused", peer=context.peer(), reason="wrong or missing token")
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
         if metadata.get("elaunch-job") != self._job:
-            await context.abort(grpc.StatusCode.NOT_FOUND, "another job")
-        if term is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this agent does not lead")
+            await context.abort(grpc.StatusCode.NOT_FOUND, "this agent leads another job")
+        return self._term
 
     async def _read(self, context: Context, term: Term, outbox: Outbox) -> None:
         """Statuses until the stream ends; then the writer is told to end too."""
