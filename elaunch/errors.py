@@ -70,6 +70,19 @@ class DeposedError(ElaunchError):
     code = "deposed"
 
 
+class ConflictError(ElaunchError):
+    """A write was refused because something that it was based on has changed; its author still leads."""
+
+    code = "conflict"
+
+
+class EtcdRefusedError(ElaunchError):
+    """etcd answered and said no: wrong password, no permission, no space, a request it does not take."""
+
+    exit_code = 77  # EX_NOPERM of sysexits.h
+    code = "etcd_refused"
+
+
 class CompactedError(ElaunchError):
     """The history from the asked revision on is gone; list again and watch from there."""
 
