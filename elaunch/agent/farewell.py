@@ -12,15 +12,16 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from elaunch.agent.options import EtcdAccess
+from elaunch.agent.store import open_store
 from elaunch.errors import ElaunchError
-from elaunch.rendezvous.etcd import EtcdStore
 
 PASSWORD = "ELAUNCH_ETCD_PASSWORD"
 
 
-def write_farewell(path: Path, endpoints: list[str], access: EtcdAccess, lease: int) -> None:
+def write_farewell(path: Path, endpoints: tuple[str, ...], access: EtcdAccess, lease: int) -> None:
     """Leave what is needed to give the lease back. The password is not in it: it stays in the environment."""
     data = {"endpoints": endpoints, "access": dataclasses.asdict(access) | {"password": None}, "lease": lease}
     beside = path.with_suffix(".new")
@@ -28,17 +29,13 @@ def write_farewell(path: Path, endpoints: list[str], access: EtcdAccess, lease: 
     beside.replace(path)
 
 
-async def _revoke(data: dict[str, object]) -> None:
-    store = open_store(list(data["endpoints"]), EtcdAccess(**data["access"]))  # type: ignore[call-overload, arg-type]
+async def _revoke(data: dict[str, Any]) -> None:
+    access = EtcdAccess(**data["access"] | {"password": os.environ.get(PASSWORD)})
+    store = open_store(tuple(data["endpoints"]), access)
     try:
-        await store.revoke(int(str(data["lease"])))
+        await store.revoke(data["lease"])
     finally:
         await store.close()
-
-
-def open_store(endpoints: list[str], access: EtcdAccess) -> EtcdStore:
-    """The store of these endpoints, as ``access`` says to speak to it."""
-    raise NotImplementedError
 
 
 def main() -> int:

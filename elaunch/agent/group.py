@@ -57,7 +57,7 @@ class Group:
         self._logs: Logs | None = None
         self._alive: set[int] = set()
         self._listener = listen()
-        self.stop_signal = signal.SIGTERM
+        self.stop_signal: signal.Signals = signal.SIGTERM
         board.update(store_port=self.store_port)
         self._log = structlog.get_logger()
 
@@ -98,6 +98,14 @@ class Group:
             logs, self._logs = self._logs, None
             await logs.close()
         self._running = None
+
+    async def signal(self, signum: signal.Signals) -> None:
+        """Pass a signal on to every rank; nothing else follows from it."""
+        await self._spawner.signal(signum)
+
+    async def close(self) -> None:
+        """Let go of the listening socket."""
+        self._listener.close()
 
     async def _obey(self, command: Command | None) -> None:
         if isinstance(command, Start) and command.generation > self._highest:

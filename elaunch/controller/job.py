@@ -138,7 +138,13 @@ class Job:
         """What of this belongs in etcd."""
         verdict = self.verdict.value if self.verdict else ""
         return State(
-            self.phase, self.generation, self.restart_count, self.reason, self.exit_code, verdict, self.charged
+            self.phase,
+            self.generation,
+            self.restart_count,
+            self.reason,
+            self.exit_code,
+            verdict,
+            self.charged,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -189,7 +189,9 @@ class Term:
         self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic())
         self._written = state
         self._step(Tick())
-        self._log.info("leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation)
+        self._log.info(
+            "leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation
+        )
         for node_id in list(self._early):
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
@@ -218,7 +220,10 @@ class Term:
 
     async def _commit_plan(self, plan: Plan) -> None:
         state = self._job.state
-        ops: list[Op] = [Put(self._keys.plan(plan.generation), encode(plan)), Put(self._keys.state, encode(state))]
+        ops: list[Op] = [
+            Put(self._keys.plan(plan.generation), encode(plan)),
+            Put(self._keys.state, encode(state)),
+        ]
         if plan.generation > KEPT_PLANS:
             ops.append(Delete(self._keys.plan(plan.generation - KEPT_PLANS)))
         await self._settle_writing()
