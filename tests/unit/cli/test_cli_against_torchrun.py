@@ -69,7 +69,13 @@ CASES: list[tuple[dict[str, str], list[str]]] = [
     ({"PET_LOGS_SPECS": "mine", "PET_NUMA_BINDING": "node"}, ["train.py"]),
     ({"PET_M": "1", "PET_R": "3"}, ["train.py"]),
     ({"PET_MAX_RESTARTS": "many"}, ["--max-restarts=2", "train.py"]),
+    ({}, ["--log-dir", "a b", "train.py", "--", "--"]),
+    ({}, ["--role", "", "train.py"]),
+    ({}, ["-t=1", "train.py"]),
     # refused by both
+    ({}, ["--rdzv-id", "-x", "train.py"]),
+    ({}, ["-mx", "train.py"]),
+    ({}, ["--max-restarts=", "train.py"]),
     ({}, ["--nnodes"]),
     ({}, ["--bogus", "train.py"]),
     ({}, ["--max-restarts=x", "train.py"]),
