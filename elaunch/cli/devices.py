@@ -93,7 +93,7 @@ def gpu_count(environ: Mapping[str, str], build: Build, root: Path = _ROOT) -> i
 
 
 def visible(variable: str | None, count: int) -> int:
-    """How many of ``count`` devices a ``*_VISIBLE_DEVICES`` leaves: as CUDA reads it, up to the first bad one."""
+    """How many of ``count`` devices a ``*_VISIBLE_DEVICES`` leaves: those before the first bad one."""
     if variable is None:
         return count
     seen: list[str] = []

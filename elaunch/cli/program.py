@@ -68,7 +68,7 @@ def _interpreter(environ: Mapping[str, str], kind: Kind) -> str:
 
 
 def resolve_start(values: Values, program: Program) -> tuple[StartMode, tuple[str, ...]]:
-    """How ranks start, and why not as asked. Only this very Python's programs can be forked from a warm one."""
+    """How ranks start, and why not as asked. Only this very Python's programs can start warm."""
     mode: StartMode = values["start"]
     foreign = program.kind == "command" or program.interpreter != sys.executable
     if mode == "warm" and foreign:

@@ -6,12 +6,12 @@ import os
 import re
 import signal
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from elaunch.agent.options import LogOptions
+from elaunch.cli.convert import number
 from elaunch.cli.flags import LOG_LEVELS
-from elaunch.cli.parser import Values, number
+from elaunch.cli.parser import Values
 from elaunch.cli.streams import parse_ranks, parse_streams
 from elaunch.errors import UsageError
 
@@ -156,6 +156,8 @@ def _filters(values: Values, dest: str) -> tuple[str, ...]:
 def _logs_specs(values: Values) -> str | None:
     name: str | None = values["logs_specs"]
     if name is not None:
+        from importlib.metadata import entry_points
+
         known = sorted(entry_points(group="torchrun.logs_specs").names)
         if name not in known:
             known_text = f"installed are {', '.join(known)}" if known else "none is installed"
