@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
-from elaunch.agent.program import RankStart
+from elaunch.agent.start import RankStart
 from elaunch.agent.trees import die_with
 
 Handler = Callable[[int, FrameType | None], Any] | int | signal.Handlers | None

@@ -21,8 +21,8 @@ from typing import Any
 from elaunch.agent import children
 from elaunch.agent.children import Child
 from elaunch.agent.deadman import DeadlinePage
-from elaunch.agent.program import RankStart
 from elaunch.agent.protocol import Channel, Message
+from elaunch.agent.start import RankStart, command
 from elaunch.agent.stopping import Stopping
 from elaunch.agent.trees import become_subreaper
 from elaunch.agent.warmth import Warmth
@@ -149,7 +149,7 @@ class Nursery:
                 children.settle(parent, self.dispositions, streams, start.cpus)
                 if forked:
                     return self._unwind(_rank_run(start, self.environment))
-                children.execute(start.program.command(), start.env)
+                children.execute(command(start.program), start.env)
         self.ranks[start.local_rank] = child
         self.poller.register(child.pidfd, select.POLLIN)
         return None
@@ -253,7 +253,7 @@ def _rank_run(start: RankStart, environment: Mapping[str, str]) -> Run:
         kind=program.kind,
         target=program.target,
         args=program.args,
-        command=program.command(),
+        command=command(program),
         env=start.env,
         env_at_start=environment,
     )

@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 from elaunch.agent import trees
 from elaunch.agent.deadman import DeadlinePage
-from elaunch.agent.program import Program, RankStart
+from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel, Message
+from elaunch.agent.start import RankStart
 from elaunch.errors import StartError
 
 __all__ = ["STORE", "Exit", "Program", "RankStart", "Spawner"]

@@ -1,37 +1,28 @@
-"""What the operator asked to run, and the start of one rank of it."""
+"""The start of one rank: what the spawner process needs to know, as JSON on the way to it."""
 
 from __future__ import annotations
 
-import sys
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-Kind = Literal["script", "module", "command", "run_path"]
+from elaunch.agent.program import Program
 
 RUN_PATH = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program as it was typed: ``target`` is a file, a module's name or a command, by ``kind``."""
-
-    kind: Kind
-    target: str
-    args: tuple[str, ...] = ()
-    interpreter: str = sys.executable
-
-    def command(self) -> list[str]:
-        """The command line of a plain start."""
-        python = [self.interpreter, "-u"]
-        lead = {
-            "script": [*python, self.target],
-            "module": [*python, "-m", self.target],
-            "run_path": [*python, "-c", RUN_PATH, self.target],
-            "command": [self.target],
-        }[self.kind]
-        return [*lead, *self.args]
+def command(program: Program) -> list[str]:
+    """The command line of a plain start."""
+    python = [program.interpreter, "-u"]
+    lead = {
+        "script": [*python, program.target],
+        "module": [*python, "-m", program.target],
+        "run_path": [*python, "-c", RUN_PATH, program.target],
+        "command": [program.target],
+    }[program.kind]
+    return [*lead, *program.args]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +42,10 @@ class RankStart:
     cpus: tuple[int, ...] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        program = {name: getattr(self.program, name) for name in ("kind", "target", "args", "interpreter")}
         return {
             "local_rank": self.local_rank,
             "rank": self.rank,
-            "program": program,
+            "program": dataclasses.asdict(self.program),
             "env": dict(self.env),
             "stdout": str(self.stdout) if self.stdout else None,
             "stderr": str(self.stderr) if self.stderr else None,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from elaunch.agent.streams import RankStreams, Std
+from elaunch.agent.options import Streams
+from elaunch.agent.streams import RankStreams
 
 _LOOK_SECONDS = 0.05
 _CHUNK = 1 << 18
@@ -99,7 +100,7 @@ class Tailer:
         self._tails = [
             _Tail(path, prefixes[local_rank], sinks)
             for local_rank, s in streams.items()
-            for std, path, sinks in ((Std.OUT, s.stdout, out), (Std.ERR, s.stderr, err))
+            for std, path, sinks in ((Streams.OUT, s.stdout, out), (Streams.ERR, s.stderr, err))
             if s.tail & std and path is not None
         ]
         self._ended = threading.Event()

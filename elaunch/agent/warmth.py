@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from importlib.machinery import all_suffixes
 from types import ModuleType
 
-from elaunch.agent.program import Program, RankStart
+from elaunch.agent.program import Program
+from elaunch.agent.start import RankStart
 
 # Variables that the interpreter, the dynamic loader or modules read once, while they are started or imported.
 # docs/warm-start.md says who reads which.
