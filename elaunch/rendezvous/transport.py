@@ -204,8 +204,12 @@ class Transport:
             stop=lambda _: self.clock.monotonic() - began >= deadline,
             sleep=asyncio.sleep,
         )
+
+        async def again() -> A:
+            return await once(self.endpoint)
+
         try:
-            return await retrying(lambda: once(self.endpoint))
+            return await retrying(again)
         except tenacity.RetryError:
             raise EtcdLostError(self.lost(what, self.clock.monotonic() - began)) from None
 
