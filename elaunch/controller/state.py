@@ -118,7 +118,7 @@ def next_deadline(job: Job, now: float) -> float | None:
 
 def waiting_for(job: Job) -> str:
     """What a waiting job waits for, as one sentence."""
-    ready = len(_eligible(job))
+    ready = job.ready
     policy = job.policy
     why = f" ({job.reason.text})" if job.formed else ""
     if ready < policy.min_nodes:
@@ -280,7 +280,7 @@ def _is_up(job: Job, node_id: str) -> bool:
 def _shrink(job: Job, view: NodeView, now: float) -> Job:
     status = view.status
     assert status is not None
-    rest = len(_eligible(job))
+    rest = job.ready
     if rest >= job.policy.min_nodes:
         return _abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
     text = status.leaving_reason or f"node {view.node.host} was asked to leave"
@@ -310,7 +310,7 @@ def _finish_abort(job: Job, now: float) -> Job:
         return job
     if job.verdict is not None:
         return replace(job, phase=job.verdict, since=now)
-    if not _eligible(job) and not _unattached(job):
+    if not job.ready and not _unattached(job):
         return _last_node_gone(job, now)
     return replace(job, phase=Phase.WAITING, since=now, last_call=None)
 
@@ -326,29 +326,23 @@ def _last_node_gone(job: Job, now: float) -> Job:
 
 
 def _try_plan(job: Job, now: float) -> Job:
-    ready = _eligible(job)
     policy = job.policy
-    if len(ready) < policy.min_nodes:
+    if job.ready < policy.min_nodes:
         if now >= job.since + policy.join_timeout:
             text = (
-                f"{len(ready)} of at least {policy.min_nodes} nodes came within {policy.join_timeout:.0f} s"
+                f"{job.ready} of at least {policy.min_nodes} nodes came within {policy.join_timeout:.0f} s"
                 f" (join_timeout){'; before: ' + job.reason.text if job.formed else ''}"
             )
             return _end(job, now, Phase.FAILED, Reason("join_timeout", text), EXIT_JOIN_TIMEOUT)
         return replace(job, last_call=None) if job.last_call is not None else job
-    if not job.formed and len(ready) < policy.max_nodes:
+    if not job.formed and job.ready < policy.max_nodes:
         if job.last_call is None:
             return replace(job, last_call=now + policy.last_call_timeout)
         if now < job.last_call:
             return job
-    if (
-        job.formed
-        and _unattached(job)
-        and len(ready) < policy.max_nodes
-        and now < job.since + policy.reattach
-    ):
+    if job.formed and _unattached(job) and job.ready < policy.max_nodes and now < job.since + policy.reattach:
         return job
-    chosen = order((v.node for v in ready), job.members, policy.max_nodes)
+    chosen = order((v.node for v in _eligible(job)), job.members, policy.max_nodes)
     if any(not job.nodes[node.node_id].at_rest(0) for node in chosen):
         return job
     return _adopt(job, make_plan(job, chosen, job.reason), now)

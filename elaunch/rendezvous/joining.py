@@ -27,7 +27,12 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
     more is replaced. Raises SpecMismatchError where another value is in force.
     """
     put_node = Put(keys.node(node.node_id), encode(node), lease)
-    if await _try(store, [Compare(keys.spec, Field.VALUE, encode(spec))], [put_node]):
+    put_spec = Put(keys.spec, encode(spec))
+    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
+        return
+    if await _try(store, [absent(keys.spec)], [put_spec, put_node]):
+        return
+    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
         return
     for _ in range(_ATTEMPTS):
         found = await store.get(keys.spec)
