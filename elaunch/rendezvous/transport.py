@@ -33,6 +33,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_500),  # also how long a connection may take to open
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_http_proxy", 0),  # a cluster's web proxy is no way to its etcd
 ]
@@ -198,18 +199,18 @@ class Transport:
     async def persist(self, once: Callable[[Endpoint], Awaitable[A]], what: str, deadline: float) -> A:
         """``once`` on one endpoint after the other until it succeeds; EtcdLostError at the deadline."""
         began = self.clock.monotonic()
+
+        async def attempt() -> A:
+            return await once(self.endpoint)
+
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TryAgainError),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
             stop=lambda _: self.clock.monotonic() - began >= deadline,
             sleep=asyncio.sleep,
         )
-
-        async def again() -> A:
-            return await once(self.endpoint)
-
         try:
-            return await retrying(again)
+            return await retrying(attempt)
         except tenacity.RetryError:
             raise EtcdLostError(self.lost(what, self.clock.monotonic() - began)) from None
 
