@@ -153,19 +153,11 @@ def _status(job: Job, status: NodeStatus, now: float) -> Job:
     if job.phase.final:
         return job
     if status.stop_job and job.verdict is not Phase.STOPPED:
-        reason = Reason(
-            "operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}"
-        )
+        reason = Reason("operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}")
         return _end(job, now, Phase.STOPPED, reason, status.leaving_exit_code or 130)
     if status.leaving and not job.nodes.keys() - {status.node_id} and job.phase is Phase.WAITING:
-        return _end(
-            job, now, Phase.STOPPED, Reason("stopped", status.leaving_reason), status.leaving_exit_code
-        )
-    if (
-        job.uncommitted
-        or status.generation != job.generation
-        or not (job.plan and job.plan.member(status.node_id))
-    ):
+        return _end(job, now, Phase.STOPPED, Reason("stopped", status.leaving_reason), status.leaving_exit_code)
+    if job.uncommitted or status.generation != job.generation or not (job.plan and job.plan.member(status.node_id)):
         return job
     known = {f.exit.rank for f in job.failures}
     failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
@@ -203,11 +195,7 @@ def _rank_failed(job: Job, now: float) -> Job:
 def describe_exit(failure: Failure) -> str:
     """How a rank ended, as one sentence."""
     end = failure.exit
-    how = (
-        f"exited with code {end.exit_code}"
-        if end.exit_code > 0
-        else f"was killed by {_signal_name(-end.exit_code)}"
-    )
+    how = f"exited with code {end.exit_code}" if end.exit_code > 0 else f"was killed by {_signal_name(-end.exit_code)}"
     return f"rank {end.rank} (local rank {end.local_rank}, pid {end.pid} on {failure.host}) {how}"
 
 
@@ -258,9 +246,7 @@ def _advance(job: Job, now: float) -> Job:
 def _follow(job: Job, now: float) -> Job:
     """A generation that starts or runs: has it started, ended well, or does the world change?"""
     if all(m.node_id in job.succeeded for m in job.members):
-        return replace(
-            job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now
-        )
+        return replace(job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now)
     leaving = [v for v in _member_views(job) if v.status and v.status.leaving]
     if leaving:
         return _shrink(job, leaving[0], now)

@@ -166,9 +166,7 @@ class Keeper:
         return self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
 
     async def _try_start(self) -> None:
-        self._etcd = child.start(
-            find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open
-        )
+        self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
         checking = asyncio.ensure_future(self._check())
         ending = asyncio.ensure_future(asyncio.to_thread(self._etcd.wait))
         await asyncio.wait({checking, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -245,9 +243,7 @@ class Keeper:
         for _ in range(_RESTARTS):
             assert self._etcd is not None
             await asyncio.to_thread(self._etcd.wait)
-            self._etcd = child.start(
-                find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open
-            )
+            self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
         await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
         self._stop_soon()
 

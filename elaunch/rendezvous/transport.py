@@ -165,9 +165,7 @@ class Transport:
             finally:
                 state = channel.get_state(try_to_connect=True)
 
-    async def attempt(
-        self, endpoint: Endpoint, method: Method[Q, A], request: Q, *, timeout: float | None = None
-    ) -> A:
+    async def attempt(self, endpoint: Endpoint, method: Method[Q, A], request: Q, *, timeout: float | None = None) -> A:
         """One try at one endpoint. Raises TryAgainError where it may be sent again."""
         metadata = await self.metadata_or_again(endpoint)
         try:
