@@ -31,6 +31,12 @@ class SpecMismatchError(UsageError):
     code = "spec_mismatch"
 
 
+class RendezvousError(ElaunchError):
+    """The rendezvous itself cannot be done."""
+
+    code = "rendezvous"
+
+
 class EtcdLostError(ElaunchError):
     """etcd was there and did not come back within the grace time."""
 
@@ -62,6 +68,19 @@ class DeposedError(ElaunchError):
     """A write was refused because another leader was elected in the meantime."""
 
     code = "deposed"
+
+
+class ConflictError(ElaunchError):
+    """A write was refused because something that it was based on has changed; its author still leads."""
+
+    code = "conflict"
+
+
+class EtcdRefusedError(ElaunchError):
+    """etcd answered and said no: wrong password, no permission, no space, a request it does not take."""
+
+    exit_code = 77  # EX_NOPERM of sysexits.h
+    code = "etcd_refused"
 
 
 class CompactedError(ElaunchError):

@@ -31,6 +31,11 @@ class JobKeys:
         return self.prefix + "state"
 
     @property
+    def commit(self) -> str:
+        """Holds the token of the leader's last commit (see fence.py)."""
+        return self.prefix + "commit"
+
+    @property
     def nodes(self) -> str:
         return self.prefix + "nodes/"
 

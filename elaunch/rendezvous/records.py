@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -100,21 +100,30 @@ class Plan:
     store_node: str
     store_address: str
     store_port: int
+    _places: dict[str, Member] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_places", {m.node_id: m for m in self.members})
 
     def member(self, node_id: str) -> Member | None:
         """The place of ``node_id``, or None if it has none in this generation."""
-        return next((m for m in self.members if m.node_id == node_id), None)
+        return self._places.get(node_id)
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only."""
+    """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
+
+    ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart.
+    """
 
     phase: Phase
     generation: int
     restart_count: int
     reason: Reason
     exit_code: int = 0
+    verdict: str = ""
+    charged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +137,8 @@ class Leader:
 
 def encode(record: Any) -> bytes:
     """A record as compact JSON."""
-    return json.dumps(dataclasses.asdict(record), separators=(",", ":")).encode()
+    data = {name: value for name, value in dataclasses.asdict(record).items() if not name.startswith("_")}
+    return json.dumps(data, separators=(",", ":")).encode()
 
 
 def decode(kind: type[R], value: bytes) -> R:
@@ -141,7 +151,7 @@ def decode(kind: type[R], value: bytes) -> R:
 
 
 def _build(kind: type[R], data: dict[str, Any]) -> R:
-    known = {f.name for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    known = {f.name for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
     values = {name: value for name, value in data.items() if name in known}
     if kind in (Plan, State):
         values["reason"] = Reason(**values["reason"])

@@ -1,0 +1,235 @@
+"""The agent of one node: puts the parts together, and lives from the command line to the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import structlog
+
+from elaunch import __version__
+from elaunch.agent.deadman import DeadlinePage
+from elaunch.agent.farewell import write_farewell
+from elaunch.agent.group import Group
+from elaunch.agent.membership import Membership, Site, new_node_id
+from elaunch.agent.options import LaunchOptions
+from elaunch.agent.outcome import Outcome, RankFailure
+from elaunch.agent.preparation import LaunchPreparation
+from elaunch.agent.signals import SignalWatch
+from elaunch.agent.spawner import Spawner
+from elaunch.agent.status import StatusBoard
+from elaunch.agent.store import Backend, listen, local_address, open_backend
+from elaunch.clock import SystemClock
+from elaunch.controller.commands import End
+from elaunch.controller.job import Failure, Policy, RunPhase
+from elaunch.controller.server import ControlServer
+from elaunch.errors import EndpointUnreachableError, EtcdLostError, LeaseLostError
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Node, Spec
+
+MARGIN = 0.1  # of the lease: how long before its end the ranks must be dead
+
+
+async def run_agent(options: LaunchOptions) -> Outcome:
+    """Run this node's part of the job until it ends. Raises ElaunchError where it could not be begun or went on."""
+    signals = SignalWatch(options.signals)
+    with signals:
+        try:
+            async with AsyncExitStack() as stack:
+                agent = await stack.enter_async_context(_agent(options, signals))
+                end = await agent.run()
+        except asyncio.CancelledError:
+            if signals.first is None:
+                raise
+            end = End("stopped", 128 + signals.first, "signal", f"stopped by {signals.first.name}")
+    failures = tuple(_failure(f) for f in end.failures)
+    outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
+    return Outcome(end.exit_code, end.code, end.reason, outcome, failures)  # type: ignore[arg-type]
+
+
+class Agent:
+    """One node's agent with everything open; ``run`` joins, and joins again when the lease was lost."""
+
+    def __init__(
+        self,
+        options: LaunchOptions,
+        backend: Backend,
+        server: ControlServer,
+        control: str,
+        group: Group,
+        board: StatusBoard,
+        page: DeadlinePage,
+        signals: SignalWatch,
+        farewell: Path,
+    ) -> None:
+        self._options = options
+        self._backend = backend
+        self._control = control
+        self._group = group
+        self._board = board
+        self._page = page
+        self._signals = signals
+        self._farewell = farewell
+        self._address = local_address(options)
+        conf = options.conf
+        self._site = Site(
+            store=backend.store,
+            keys=JobKeys(options.job),
+            spec=spec_of(options),
+            policy=Policy(
+                options.min_nodes,
+                options.max_nodes,
+                options.max_restarts,
+                conf.join_timeout,
+                conf.last_call_timeout,
+            ),
+            clock=SystemClock(),
+            status=board,
+            server=server,
+            lease_ttl=conf.lease_ttl,
+            close_timeout=conf.close_timeout,
+            on_deadline=self._on_deadline,
+            on_lease=self._on_lease,
+            on_command=group.want,
+            stop_ranks=self._stop_ranks,
+        )
+
+    async def run(self) -> End:
+        """The job's end, as the leader told it. Raises EtcdLostError when etcd does not come back."""
+        running = asyncio.create_task(self._group.run())
+        try:
+            while True:
+                try:
+                    return await self._beside(running, self._join())
+                except LeaseLostError as error:
+                    structlog.get_logger().warning("lease_lost", reason=str(error))
+                await self._await_etcd()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
+        try:
+            await asyncio.wait([running, joining], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                running.result()
+            return await joining
+        finally:
+            joining.cancel()
+            await asyncio.gather(joining, return_exceptions=True)
+
+    def _join(self) -> asyncio.Task[End]:
+        options = self._options
+        node = Node(
+            node_id=new_node_id(),
+            host=socket.gethostname(),
+            address=self._address,
+            slots=options.slots,
+            store_port=self._group.store_port,
+            control=self._control,
+            pid=os.getpid(),
+            role=options.role,
+            node_rank=options.node_rank,
+            version=__version__,
+        )
+        self._board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=())
+        membership = Membership(self._site, node)
+        self._signals.attach(membership, self._board, self._group, self._options.shutdown_timeout)
+        return asyncio.create_task(membership.run())
+
+    async def _stop_ranks(self, grace: float | None) -> None:
+        await self._group.halt(grace=grace)
+        if grace == 0.0:
+            self._page.clear()
+
+    def _on_deadline(self, deadline: float) -> None:
+        margin = max(0.5, MARGIN * self._options.conf.lease_ttl)
+        self._page.set(deadline - margin)
+
+    def _on_lease(self, lease: int) -> None:
+        write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
+
+    async def _await_etcd(self) -> None:
+        """After a lost lease: the ranks are gone; join again if etcd answers in time."""
+        timeout = self._options.conf.etcd_timeout
+        try:
+            await self._backend.store.check(timeout=timeout)
+        except EndpointUnreachableError as error:
+            raise EtcdLostError(
+                f"{error}; its lease is lost and its ranks were stopped{self._advice()}"
+            ) from None
+
+    def _advice(self) -> str:
+        if self._options.backend == "etcd":
+            return ""
+        return (
+            "; this job's etcd ran embedded on the node that owns the rendezvous endpoint, and was lost with it:"
+            " use an etcd of your own (--rdzv-backend=etcd --rdzv-endpoint=HOST:2379) to survive the loss of that node"
+        )
+
+
+def spec_of(options: LaunchOptions) -> Spec:
+    """What other nodes of the job must agree with."""
+    target = options.program.target
+    program = Path(target).name if options.program.kind != "module" else f"-m {target}"
+    return Spec(
+        min_nodes=options.min_nodes,
+        max_nodes=options.max_nodes,
+        max_restarts=options.max_restarts,
+        roles={options.role: {"nproc": options.slots, "program": program}},
+    )
+
+
+@asynccontextmanager
+async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[Agent]:
+    """Everything that an agent needs, opened in the order in which it takes time, closed in the reverse."""
+    runtime = Path(tempfile.mkdtemp(prefix="elaunch-"))
+    page = DeadlinePage.create()
+    farewell = runtime / "farewell.json"
+    try:
+        preparation = LaunchPreparation(options)
+        async with AsyncExitStack() as stack:
+            spawner = await Spawner.open(
+                start=preparation.start_mode,
+                preload=options.preload,
+                env=preparation.spawner_env,
+                deadline=page,
+                farewell=[sys.executable, "-m", "elaunch.agent.farewell", str(farewell)],
+            )
+            stack.push_async_callback(spawner.close)
+            backend = await open_backend(options)
+            stack.push_async_callback(backend.release, options.conf.close_timeout)
+            server = ControlServer(options.job)
+            address = local_address(options)
+            port = await server.start(address if address.startswith("127.") else "0.0.0.0")
+            stack.push_async_callback(server.stop)
+            board = StatusBoard()
+            group = Group(spawner, board, preparation, lambda: listen(address), options.shutdown_timeout)
+            control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+            stack.push_async_callback(group.close)
+            yield Agent(options, backend, server, control, group, board, page, signals, farewell)
+    finally:
+        shutil.rmtree(runtime, ignore_errors=True)
+        page.close()
+
+
+def _failure(failure: Failure) -> RankFailure:
+    end = failure.exit
+    return RankFailure(
+        failure.host,
+        end.rank,
+        end.local_rank,
+        end.pid,
+        end.exit_code,
+        end.time,
+        end.error_file,
+        end.message,
+        end.traceback,
+    )

@@ -1,0 +1,208 @@
+"""The ranks of this node: brings them to what the leader's newest command asks for, and tells how far that is."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from elaunch.agent.spawner import Exit, RankStart, Spawner
+from elaunch.agent.status import StatusBoard
+from elaunch.controller.commands import Abort, Command, Start, Wait
+from elaunch.controller.job import RankExit, RunPhase
+from elaunch.errors import StartError
+
+
+class Logs(Protocol):
+    """Where a generation's output goes: opened before its ranks start, closed when all of it is printed."""
+
+    async def close(self) -> None: ...
+
+
+class Preparation(Protocol):
+    """What a generation needs on this node before its ranks start, made by the agent from its options."""
+
+    def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
+
+    def describe(self, exit_: Exit, start: Start) -> RankExit: ...
+
+
+class Group:
+    """Runs one generation at a time; an older one, or one that was aborted already, never starts.
+
+    ``listen`` yields a new listening socket for the next generation's store.
+    """
+
+    def __init__(
+        self,
+        spawner: Spawner,
+        board: StatusBoard,
+        prepare: Preparation,
+        listen: Callable[[], socket.socket],
+        grace: float,
+    ) -> None:
+        self._spawner = spawner
+        self._board = board
+        self._prepare = prepare
+        self._listen = listen
+        self._grace = grace
+        self._wanted: Command | None = None
+        self._news = asyncio.Event()
+        self._highest = 0
+        self._running: Start | None = None
+        self._logs: Logs | None = None
+        self._alive: set[int] = set()
+        self._listener = listen()
+        self.stop_signal: signal.Signals = signal.SIGTERM
+        board.update(store_port=self.store_port)
+        self._log = structlog.get_logger()
+
+    @property
+    def store_port(self) -> int:
+        """The port on which this node listens for the next generation's store."""
+        return int(self._listener.getsockname()[1])
+
+    def want(self, command: Command) -> None:
+        """The leader's newest command; what it replaces is not done any more."""
+        self._wanted = command
+        self._news.set()
+
+    async def run(self) -> None:
+        """Follow commands and exits until cancelled."""
+        exits = asyncio.create_task(self._follow_exits())
+        try:
+            while True:
+                news = asyncio.create_task(self._news.wait())
+                await asyncio.wait([news, exits], return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                if exits.done():
+                    exits.result()
+                self._news.clear()
+                await self._obey(self._wanted)
+        finally:
+            exits.cancel()
+            await asyncio.gather(exits, return_exceptions=True)
+
+    async def halt(self, *, grace: float | None = None) -> None:
+        """Stop every process of the generation; returns when they are gone. What ended before keeps its report."""
+        was = self._board.now.phase
+        self._alive.clear()
+        if not was.at_rest:
+            self._board.update(phase=RunPhase.STOPPING)
+        await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+        if self._logs is not None:
+            logs, self._logs = self._logs, None
+            await logs.close()
+        self._running = None
+
+    async def signal(self, signum: signal.Signals) -> None:
+        """Pass a signal on to every rank; nothing else follows from it."""
+        await self._spawner.signal(signum)
+
+    async def close(self) -> None:
+        """Let go of the listening socket."""
+        self._listener.close()
+
+    async def _obey(self, command: Command | None) -> None:
+        if isinstance(command, Start) and command.generation > self._highest:
+            await self._start(command)
+        elif isinstance(command, Abort) and command.generation >= self._highest:
+            await self._abort(command)
+        elif isinstance(command, Wait):
+            self._log.info("waiting", reason=command.reason)
+
+    async def _abort(self, command: Abort) -> None:
+        board = self._board
+        if board.now.generation == command.generation and board.now.phase.at_rest:
+            return
+        if self._running is not None:
+            self._log.info("aborting", generation=command.generation, reason=command.reason)
+        exits = board.now.exits if board.now.generation == command.generation else ()
+        await self.halt()
+        self._highest = command.generation
+        board.update(generation=command.generation, phase=RunPhase.STOPPED, exits=exits)
+
+    async def _start(self, start: Start) -> None:
+        await self.halt()
+        self._highest = start.generation
+        self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=())
+        self._log.info(
+            "starting",
+            generation=start.generation,
+            restart_count=start.restart_count,
+            ranks=start.world_size,
+            nodes=start.group_world_size,
+            reason=start.reason,
+        )
+        try:
+            if not await self._ready(start):
+                return
+            await self._spawn(start)
+        except (StartError, OSError) as error:
+            self._log.error("start_failed", generation=start.generation, reason=str(error))
+            await self.halt(grace=0)
+            self._board.update(phase=RunPhase.STOPPED, start_error=str(error))
+
+    async def _ready(self, start: Start) -> bool:
+        """Wait for the warm-start process, unless the leader thinks better of it meanwhile."""
+        ready = asyncio.create_task(self._spawner.ready())
+        try:
+            while not ready.done():
+                news = asyncio.create_task(self._news.wait())
+                await asyncio.wait([ready, news], return_when=asyncio.FIRST_COMPLETED)
+                news.cancel()
+                if self._wanted != start:
+                    self._news.set()
+                    return False
+                self._news.clear()
+            ready.result()
+            return True
+        finally:
+            ready.cancel()
+
+    async def _spawn(self, start: Start) -> None:
+        ranks, self._logs = self._prepare.ranks(start)
+        if start.host_store:
+            listener, self._listener = self._listener, self._listen()
+            with listener:
+                await self._spawner.start_store(listener, start.world_size)
+            self._board.update(store_port=self.store_port)
+        self._running = start
+        self._alive = {rank.local_rank for rank in ranks}
+        await self._spawner.start_ranks(ranks)
+        if self._board.now.phase is RunPhase.STARTING:
+            self._board.update(phase=RunPhase.RUNNING)
+
+    async def _follow_exits(self) -> None:
+        exits = self._spawner.exits()
+        while True:
+            await self._exited(await exits.get())
+
+    async def _exited(self, end: Exit) -> None:
+        """An exit that we brought about ourselves is no news; the last of the others that are good ends the run well."""
+        start = self._running
+        if start is None or end.local_rank not in self._alive or self._board.now.leaving:
+            return
+        self._alive.discard(end.local_rank)
+        report = self._prepare.describe(end, start)
+        exits = (*self._board.now.exits, report)
+        if any(e.exit_code != 0 for e in exits):
+            if end.exit_code != 0:
+                self._log.warning(
+                    "rank_failed",
+                    generation=start.generation,
+                    rank=report.rank,
+                    pid=end.pid,
+                    exit_code=end.exit_code,
+                    message=report.message,
+                )
+            self._board.update(phase=RunPhase.FAILED, exits=exits)
+        elif self._alive:
+            self._board.update(exits=exits)
+        else:
+            await self.halt()
+            self._board.update(phase=RunPhase.SUCCEEDED, exits=exits)

@@ -1,0 +1,197 @@
+"""One node id from joining to leaving: its lease, its key, its bid for leadership, its stream to whoever leads."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import structlog
+
+from elaunch.agent.status import StatusBoard
+from elaunch.clock import Clock
+from elaunch.controller.client import converse
+from elaunch.controller.commands import Command, End
+from elaunch.controller.job import Policy
+from elaunch.controller.leader import Term
+from elaunch.controller.server import ControlServer
+from elaunch.errors import AmbiguousError, DeposedError, ElaunchError, EtcdLostError
+from elaunch.rendezvous.election import Election, Leadership
+from elaunch.rendezvous.joining import join
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.lease import Lease
+from elaunch.rendezvous.records import Leader, Node, Spec
+from elaunch.rendezvous.store import Store
+
+RETRY_STREAM = 0.1  # seconds between two streams to the same leader
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What stays the same over all node ids of one agent."""
+
+    store: Store
+    keys: JobKeys
+    spec: Spec
+    policy: Policy
+    clock: Clock
+    status: StatusBoard
+    server: ControlServer
+    lease_ttl: int
+    close_timeout: float
+    on_deadline: Callable[[float], None]
+    on_lease: Callable[[int], None]
+    on_command: Callable[[Command], None]
+    stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
+
+
+def new_node_id() -> str:
+    """Unique for each agent start and each rejoin."""
+    return secrets.token_hex(6)
+
+
+class Membership:
+    """A node's part in a job. ``run`` ends with the End command, or with the error that parts it from the job."""
+
+    def __init__(self, site: Site, node: Node) -> None:
+        self._site = site
+        self._node = node
+        self._end: asyncio.Future[End] = asyncio.get_running_loop().create_future()
+        self._leading: Term | None = None
+        self._attached = asyncio.Event()
+        self._log = structlog.get_logger().bind(job=site.keys.job, node=node.node_id)
+
+    @property
+    def attached(self) -> bool:
+        """Whether a leader hears this node now."""
+        return self._attached.is_set()
+
+    def resign(self, end: End) -> None:
+        """End this node's part without a leader's word, as ``end`` says."""
+        if not self._end.done():
+            self._end.set_result(end)
+
+    async def run(self) -> End:
+        """Join, serve until the job ends or goes on without this node, leave.
+
+        However it ends, the ranks are gone before the lease is. Raises LeaseLostError (join again under a new
+        id), EtcdLostError, SpecMismatchError.
+        """
+        site = self._site
+        lease = await Lease.open(site.store, site.lease_ttl, clock=site.clock, on_deadline=site.on_deadline)
+        try:
+            site.on_lease(lease.id)
+            await join(site.store, site.keys, site.spec, self._node, lease.id)
+            self._log.debug(
+                "joined", host=self._node.host, address=self._node.address, slots=self._node.slots
+            )
+            return await self._until_end(lease)
+        except BaseException:
+            await asyncio.shield(site.stop_ranks(0.0))
+            raise
+        finally:
+            site.server.pause()
+            with suppress(ElaunchError):  # the lease may be gone, or etcd with it; it ends by itself then
+                await asyncio.shield(lease.close())
+
+    async def _until_end(self, lease: Lease) -> End:
+        election = Election(self._site.store, self._site.keys, lease.id)
+        leading = asyncio.create_task(self._lead(election))
+        tasks = [leading, asyncio.create_task(lease.keep()), asyncio.create_task(self._follow(election))]
+        try:
+            end = await _beside(tasks, self._end)
+            await _beside(tasks, asyncio.ensure_future(self._site.stop_ranks(None)))
+            if self._leading is not None and end.outcome != "left":
+                await asyncio.wait([leading], timeout=self._site.close_timeout)
+            return end
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await election.close()
+
+    async def _lead(self, election: Election) -> None:
+        """Lead whenever nobody else does; return when the job that this node led is over."""
+        while True:
+            record = Leader(self._node.node_id, self._node.control, secrets.token_hex(16))
+            try:
+                if await self._serve(await election.campaign(record), record.token):
+                    return
+            except EtcdLostError as error:
+                self._log.warning("etcd_unreachable", reason=str(error))
+            except DeposedError as error:
+                self._log.warning("deposed", reason=str(error))
+
+    async def _serve(self, leadership: Leadership, token: str) -> bool:
+        """Lead until the job is over (True) or another leads (DeposedError).
+
+        An etcd that is away ends no leadership: the lease alone decides, and while it lives the term starts anew.
+        """
+        site = self._site
+        try:
+            while True:
+                term = Term(site.store, site.keys, leadership, site.policy, site.clock, self._node.node_id)
+                self._leading = term
+                site.server.serve(term, token)
+                try:
+                    await term.run()
+                    return True
+                except (EtcdLostError, AmbiguousError) as error:
+                    self._log.warning("etcd_unreachable", reason=str(error))
+        finally:
+            site.server.pause()
+            self._leading = None
+
+    async def _follow(self, election: Election) -> None:
+        """Keep a stream to whoever leads."""
+        while True:
+            try:
+                await self._follow_leaders(election)
+            except EtcdLostError as error:
+                self._log.warning("etcd_unreachable", reason=str(error))
+
+    async def _follow_leaders(self, election: Election) -> None:
+        talk: asyncio.Task[None] | None = None
+        try:
+            async for current in election.observe():
+                await _cancelled(talk)
+                talk = asyncio.create_task(self._talk(*current)) if current is not None else None
+        finally:
+            await _cancelled(talk)
+
+    async def _talk(self, epoch: int, leader: Leader) -> None:
+        status = self._site.status
+        while True:
+            why = await converse(leader, epoch, self._site.keys.job, status.newer_than, self._take)
+            self._attached.clear()
+            self._log.debug("stream_ended", leader=leader.address, reason=why)
+            await asyncio.sleep(RETRY_STREAM)
+
+    def _take(self, command: Command) -> None:
+        self._attached.set()
+        if isinstance(command, End):
+            if not self._end.done():
+                self._end.set_result(command)
+            return
+        self._site.on_command(command)
+
+
+T = TypeVar("T")
+
+
+async def _beside(tasks: list[asyncio.Task[Any]], wanted: asyncio.Future[T]) -> T:
+    """The result of ``wanted``, unless one of ``tasks`` fails before."""
+    await asyncio.wait([*tasks, wanted], return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        if task.done():
+            task.result()
+    return await wanted
+
+
+async def _cancelled(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

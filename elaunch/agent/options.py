@@ -1,0 +1,121 @@
+"""What an agent is told to do: validated, resolved, frozen. Times are in seconds."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from enum import IntFlag
+from typing import Literal
+
+from elaunch.agent.program import Program
+
+Backend = Literal["etcd", "c10d", "static"]
+StartMode = Literal["warm", "exec"]
+StartMethod = Literal["spawn", "fork", "forkserver"]
+NumaBinding = Literal["node", "socket", "exclusive", "core-complex"]
+
+
+class Streams(IntFlag):
+    """The standard streams of a rank that a log setting is about; numbered as torchrun numbers them."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    BOTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A host and a port; ``str`` gives ``host:port``, an IPv6 address in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class EtcdAccess:
+    """How to speak to etcd. Paths are of PEM files; the password never shows in a ``repr``."""
+
+    protocol: Literal["http", "https"] = "http"
+    ca_cert: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RendezvousConf:
+    """``--rdzv-conf``, with torchrun's names and defaults, and ``lease_ttl`` and ``etcd_timeout`` of ours.
+
+    ``lease_ttl`` is how long a silent node counts as alive; ``etcd_timeout`` how long an etcd that was there
+    is waited for. ``is_host`` is None where the endpoint's host decides. ``timeout`` is the static backend's.
+    """
+
+    join_timeout: float = 600.0
+    last_call_timeout: float = 30.0
+    close_timeout: float = 30.0
+    heartbeat_timeout: float = 5.0
+    keep_alive_interval: float = 5.0
+    keep_alive_max_attempt: int = 3
+    read_timeout: float = 60.0
+    is_host: bool | None = None
+    store_type: Literal["tcp", "file"] = "tcp"
+    timeout: float = 900.0
+    lease_ttl: int = 15
+    etcd_timeout: float = 30.0
+    access: EtcdAccess = EtcdAccess()
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Where the ranks' streams go. ``redirects`` and ``tee`` hold one value for each local rank.
+
+    ``shown`` is None where every rank's output reaches the console, ``directory`` for a temporary folder.
+    """
+
+    directory: str | None = None
+    redirects: tuple[Streams, ...] = ()
+    tee: tuple[Streams, ...] = ()
+    shown: frozenset[int] | None = None
+    duplicate_stdout: tuple[str, ...] = ()
+    duplicate_stderr: tuple[str, ...] = ()
+    line_prefix: str | None = None
+    specs: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchOptions:
+    """Everything that the command line, ``PET_*`` and the machine said.
+
+    ``node_rank`` is -1 where none was asked for. ``warnings`` are sentences to be logged once logging stands.
+    """
+
+    program: Program
+    min_nodes: int
+    max_nodes: int
+    slots: int
+    job: str
+    backend: Backend
+    endpoints: tuple[Endpoint, ...]
+    standalone: bool
+    conf: RendezvousConf
+    logs: LogOptions
+    max_restarts: int = 0
+    monitor_interval: float = 0.1
+    start: StartMode = "warm"
+    start_method: StartMethod = "spawn"
+    preload: tuple[str, ...] = ()
+    role: str = "default"
+    local_addr: str | None = None
+    node_rank: int = -1
+    numa_binding: NumaBinding | None = None
+    virtual_local_rank: bool = False
+    signals: tuple[signal.Signals, ...] = ()
+    shutdown_timeout: float = 30.0
+    event_log_handler: str = "null"
+    log_level: str = "info"
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,109 @@
+"""Signals to the agent: some are passed to the ranks, others mean that this node, or the whole job, is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
+
+import structlog
+
+from elaunch.agent.status import StatusBoard
+from elaunch.controller.commands import End
+
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+UNHEARD = 2.0  # seconds after which a node that no leader hears decides for itself
+
+
+class Leaver(Protocol):
+    """A membership that can be ended from here."""
+
+    @property
+    def attached(self) -> bool: ...
+
+    def resign(self, end: End) -> None: ...
+
+
+class Ranks(Protocol):
+    """The ranks of this node, as signals see them."""
+
+    stop_signal: signal.Signals
+
+    async def signal(self, signum: signal.Signals) -> None: ...
+
+
+class SignalWatch:
+    """Handles the signals of ``--signals-to-handle`` from entering to leaving the context.
+
+    SIGINT asks for the end of the job, every other stop signal for this node's leave. SIGUSR1 and SIGUSR2 always go to
+    the ranks and nothing else happens. A SIGHUP that was ignored when the agent started (nohup) stays ignored.
+    Before a node has joined, a stop signal cancels the agent's main task.
+    """
+
+    def __init__(self, handled: Sequence[signal.Signals]) -> None:
+        ignored = {s for s in handled if signal.getsignal(s) is signal.SIG_IGN}
+        self._stopping = [s for s in handled if s not in PASSED_ON and s not in ignored]
+        self.first: signal.Signals | None = None
+        self._leaver: Leaver | None = None
+        self._board: StatusBoard | None = None
+        self._ranks: Ranks | None = None
+        self._patience = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __enter__(self) -> SignalWatch:
+        self._loop = asyncio.get_running_loop()
+        self._main = asyncio.current_task()
+        for signum in self._stopping:
+            self._loop.add_signal_handler(signum, self._stop, signum)
+        for signum in PASSED_ON:
+            self._loop.add_signal_handler(signum, self._pass_on, signum)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for signum in (*self._stopping, *PASSED_ON):
+            self._loop.remove_signal_handler(signum)
+
+    def attach(self, leaver: Leaver, board: StatusBoard, ranks: Ranks, patience: float) -> None:
+        """From now on the node has joined: ``patience`` is the grace of its ranks, in seconds."""
+        self._leaver, self._board, self._ranks, self._patience = leaver, board, ranks, patience
+        if self.first is not None:
+            self._stop(self.first)
+
+    def _pass_on(self, signum: signal.Signals) -> None:
+        if self._ranks is not None:
+            self._spawn(self._ranks.signal(signum))
+
+    def _stop(self, signum: signal.Signals) -> None:
+        again = self.first is not None
+        self.first = self.first or signum
+        structlog.get_logger().info("signal_received", signal=signum.name)
+        if self._leaver is None or self._board is None or self._ranks is None:
+            if self._main is not None and not again:
+                self._main.cancel()
+            return
+        self._ranks.stop_signal = self.first
+        self._board.update(
+            leaving=True,
+            leaving_reason=f"stopped by {self.first.name}",
+            leaving_exit_code=128 + self.first,
+            stop_job=self.first is signal.SIGINT,
+        )
+        if not again or not self._tasks:
+            self._spawn(self._leave_alone(self._leaver, self.first))
+
+    async def _leave_alone(self, leaver: Leaver, signum: signal.Signals) -> None:
+        """Leave without a leader's word where none is heard, now or once the grace is over."""
+        end = End("stopped", 128 + signum, "signal", f"stopped by {signum.name}")
+        await asyncio.sleep(UNHEARD)
+        if leaver.attached:
+            await asyncio.sleep(self._patience + UNHEARD)
+        leaver.resign(end)
+
+    def _spawn(self, job: object) -> None:
+        task = asyncio.ensure_future(job)  # type: ignore[call-overload]
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

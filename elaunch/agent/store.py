@@ -1,0 +1,107 @@
+"""From the options to an open store: which etcd, embedded or not, and the patience with which it is looked for."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from elaunch.agent.options import EtcdAccess, LaunchOptions
+from elaunch.rendezvous.embedded import owns
+from elaunch.rendezvous.endpoints import Credentials
+from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.keeper import EmbeddedEtcd, ensure_embedded
+
+LOOPBACK = "127.0.0.1"
+CHECK_EXTERNAL = 5.0  # seconds that an etcd which should be there gets for its first answer
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """An etcd that answers: its endpoints, and the embedded one where this node keeps it."""
+
+    store: EtcdStore
+    endpoints: tuple[str, ...]
+    embedded: EmbeddedEtcd | None
+
+    async def release(self, timeout: float) -> None:
+        """Close the store; end the embedded etcd once no other node of the job needs it."""
+        await self.store.close()
+        if self.embedded is not None:
+            await self.embedded.release(timeout)
+
+
+def open_store(endpoints: tuple[str, ...], access: EtcdAccess) -> EtcdStore:
+    """The store on these endpoints, as ``access`` says to speak to it."""
+    credentials = Credentials(
+        ca=Path(access.ca_cert) if access.ca_cert else None,
+        cert=Path(access.cert) if access.cert else None,
+        key=Path(access.key) if access.key else None,
+        user=access.user or "",
+        password=access.password or "",
+    )
+    return EtcdStore(endpoints, credentials=credentials)
+
+
+async def open_backend(options: LaunchOptions) -> Backend:
+    """Find or start the job's etcd. Raises EndpointUnreachableError, or UsageError where a port is taken."""
+    embedded: EmbeddedEtcd | None = None
+    endpoints = tuple(str(e) for e in options.endpoints)
+    patience = CHECK_EXTERNAL
+    if options.standalone:
+        embedded = await ensure_embedded(None, job=options.job, state_dir=None, several_hosts=False)
+        endpoints = tuple(embedded.endpoints)
+    elif options.backend != "etcd":
+        if is_host(options):
+            embedded = await ensure_embedded(
+                endpoints[0], job=options.job, state_dir=None, several_hosts=options.max_nodes > 1
+            )
+            endpoints = tuple(embedded.endpoints)
+        else:
+            patience = options.conf.read_timeout  # the node that starts it may come later than this one
+            structlog.get_logger().info(
+                "rendezvous_endpoint_is_remote", endpoint=endpoints[0], patience=patience
+            )
+    store = open_store(endpoints, options.conf.access if options.backend == "etcd" else EtcdAccess())
+    try:
+        version = await store.check(timeout=patience)
+    except BaseException:
+        await store.close()
+        if embedded is not None:
+            await embedded.release(0.0)
+        raise
+    structlog.get_logger().debug("etcd_found", endpoints=endpoints, version=version)
+    return Backend(store, endpoints, embedded)
+
+
+def is_host(options: LaunchOptions) -> bool:
+    """Whether this node keeps the embedded etcd: the endpoint is one of its addresses, or it was told so."""
+    if options.conf.is_host is not None:
+        return options.conf.is_host
+    return owns(options.endpoints[0].host)
+
+
+def local_address(options: LaunchOptions) -> str:
+    """The address under which other nodes reach this one: the one from which it reaches the rendezvous."""
+    if options.local_addr:
+        return options.local_addr
+    if options.standalone or options.max_nodes == 1:
+        return LOOPBACK
+    endpoint = options.endpoints[0]
+    family, _, _, _, target = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(target)  # sends nothing: the kernel only chooses the route
+        return str(probe.getsockname()[0])
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket on a free port: on loopback where ``address`` is, else on every address."""
+    if address.startswith("127."):
+        sock = socket.create_server((LOOPBACK, 0), backlog=4096)
+    elif socket.has_dualstack_ipv6():
+        sock = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
+    else:
+        sock = socket.create_server(("", 0), backlog=4096)
+    return sock

@@ -1,0 +1,129 @@
+"""The options of ``elaunch``, one row each: torchrun's, with its names and defaults, and a few more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["text", "integer", "number", "flag", "choice", "list"]
+
+START_METHODS = ("spawn", "fork", "forkserver")
+NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
+START_MODES = ("warm", "exec")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """One option. ``dest`` is its long name with underscores; ``env``: ``PET_<DEST>`` can set it."""
+
+    dest: str
+    help: str
+    kind: Kind = "text"
+    default: str | int | float | bool | tuple[str, ...] | None = None
+    short: str | None = None
+    choices: tuple[str, ...] = ()
+    metavar: str | None = None
+    env: bool = True
+    ours: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """Both ``--a-b`` and ``--a_b``, after the short form."""
+        dashed = "--" + self.dest.replace("_", "-")
+        both = (dashed, "--" + self.dest) if "_" in self.dest else (dashed,)
+        return (self.short, *both) if self.short else both
+
+    @property
+    def variable(self) -> str | None:
+        """The environment variable that stands in for the option, if it has one."""
+        return f"PET_{self.dest.upper()}" if self.env else None
+
+
+SIZE = (
+    Flag("nnodes", "number of nodes, or MIN:MAX", default="1:1", metavar="N|MIN:MAX"),
+    Flag("nproc_per_node", "ranks per node: a number, auto, cpu, gpu or xpu", default="1", metavar="N"),
+    Flag("max_restarts", "restarts of the job before it fails", "integer", 0, metavar="N"),
+    Flag("role", "name of this node's kind of ranks", default="default"),
+)
+
+RENDEZVOUS = (
+    Flag("rdzv_backend", "etcd, c10d or static", default="static", metavar="NAME"),
+    Flag("rdzv_endpoint", "HOST[:PORT], several with commas for etcd", default="", metavar="HOST:PORT"),
+    Flag("rdzv_id", "the job's name; unique by default on one node", default="none", metavar="ID"),
+    Flag("rdzv_conf", "more settings: KEY=VALUE,...", default="", metavar="K=V,..."),
+    Flag("standalone", "one node, nothing else needed: the rendezvous is this process's own", "flag", False),
+    Flag("node_rank", "static: this node's rank", "integer", 0, metavar="N"),
+    Flag("master_addr", "static: host of node 0", default="127.0.0.1", metavar="HOST"),
+    Flag("master_port", "static: port on node 0 (29500)", "integer", metavar="PORT"),
+    Flag("local_addr", "address under which the others reach this node", metavar="HOST"),
+)
+
+PROGRAM = (
+    Flag("module", "the program is a module, as with python -m", "flag", False, "-m"),
+    Flag("no_python", "the program is a command, run as it is", "flag", False),
+    Flag("run_path", "the program is run with runpy.run_path", "flag", False),
+    Flag(
+        "start",
+        "fork ranks from a warm process, or exec each",
+        "choice",
+        "warm",
+        choices=START_MODES,
+        ours=True,
+    ),
+    Flag("preload", "modules for the warm process to import", "list", (), metavar="MODULE,...", ours=True),
+    Flag("start_method", "for functions as programs", "choice", "spawn", choices=START_METHODS),
+    Flag("numa_binding", "bind ranks to CPUs", "choice", choices=NUMA_BINDINGS, env=False),
+    Flag("virtual_local_rank", "each rank sees its device as number 0", "flag", False),
+)
+
+STOPPING = (
+    Flag(
+        "signals_to_handle",
+        "signals handed on to the ranks",
+        default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+        metavar="SIG,...",
+    ),
+    Flag(
+        "shutdown_timeout",
+        "from SIGTERM to SIGKILL (30, or $TORCH_ELASTIC_SHUTDOWN_TIMEOUT)",
+        "integer",
+        metavar="SECONDS",
+    ),
+    Flag(
+        "grace_period",
+        "the same, with fractions; overrides --shutdown-timeout",
+        "number",
+        metavar="SECONDS",
+        ours=True,
+    ),
+    Flag("monitor_interval", "accepted; deaths are seen at once", "number", 0.1, metavar="SECONDS"),
+)
+
+LOGS = (
+    Flag("log_dir", "where log files go", metavar="DIR"),
+    Flag(
+        "redirects",
+        "streams to files: 0 none, 1 stdout, 2 stderr, 3 both, or RANK:N,...",
+        default="0",
+        short="-r",
+        metavar="N",
+    ),
+    Flag("tee", "streams to files and console, in the same form", default="0", short="-t", metavar="N"),
+    Flag("local_ranks_filter", "local ranks shown on the console", default="", metavar="RANK,..."),
+    Flag("duplicate_stdout_filters", "lines of stdout to be written apart", "list", (), metavar="TEXT,..."),
+    Flag("duplicate_stderr_filters", "lines of stderr to be written apart", "list", (), metavar="TEXT,..."),
+    Flag("logs_specs", "entry point of group torchrun.logs_specs", metavar="NAME", env=False),
+    Flag("event_log_handler", "null or console", default="null", metavar="NAME"),
+    Flag("log_level", "of elaunch itself ($ELAUNCH_LOG_LEVEL)", "choice", choices=LOG_LEVELS, ours=True),
+    Flag("quiet", "warnings and errors only", "flag", False, ours=True),
+)
+
+GROUPS: dict[str, tuple[Flag, ...]] = {
+    "size of the job": SIZE,
+    "rendezvous": RENDEZVOUS,
+    "program": PROGRAM,
+    "restarting and stopping": STOPPING,
+    "logs": LOGS,
+}
+FLAGS: dict[str, Flag] = {flag.dest: flag for group in GROUPS.values() for flag in group}

@@ -1,0 +1,61 @@
+"""The ``elaunch`` command. What takes time to import is imported only when the input is known to be good."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from elaunch.cli.options import parse
+from elaunch.cli.parser import HINT
+from elaunch.errors import ElaunchError
+
+Command = Callable[[Sequence[str]], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code: see docs/exit-codes.md."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = COMMANDS.get(arguments[0], launch) if arguments else _hint
+    try:
+        return command(arguments)
+    except ElaunchError as error:
+        return _complain(" ".join(str(error).splitlines()), error.exit_code)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def launch(arguments: Sequence[str]) -> int:
+    """Start a job's ranks on this node, and stay until they are done."""
+    options = parse(arguments, os.environ)
+
+    import asyncio
+
+    from elaunch.agent.agent import run_agent
+    from elaunch.cli import output, report
+
+    log = output.configure(
+        options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job
+    )
+    for warning in options.warnings:
+        log.warning("option", text=warning)
+    outcome = asyncio.run(run_agent(options))
+    if outcome.failures:
+        print(report.render(options.program.target, outcome.failures), file=sys.stderr, flush=True)
+    elif outcome.exit_code:
+        return _complain(outcome.reason, outcome.exit_code)
+    return outcome.exit_code
+
+
+def _hint(_: Sequence[str]) -> int:
+    return _complain(f"no script given; {HINT}", 2)
+
+
+def _complain(line: str, exit_code: int) -> int:
+    print(f"elaunch: error: {line}", file=sys.stderr, flush=True)
+    return exit_code
+
+
+COMMANDS: dict[str, Command] = {}
+"""What may stand in the script's place. A script of that name is run as ``./name``."""

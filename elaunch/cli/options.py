@@ -1,0 +1,56 @@
+"""The command line into :class:`LaunchOptions`, or a :class:`UsageError`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elaunch.agent.options import LaunchOptions
+from elaunch.cli import settings
+from elaunch.cli.devices import count_slots
+from elaunch.cli.meeting import resolve_meeting
+from elaunch.cli.parser import read
+from elaunch.cli.program import resolve_preload, resolve_program, resolve_start
+from elaunch.cli.rendezvous_conf import parse_conf
+from elaunch.cli.settings import checked
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
+    """What ``argv`` and ``environ`` ask for, checked.
+
+    Raises UsageError, one line that names the option, its value and what was expected; SystemExit(0) after
+    ``--help`` and ``--version``.
+    """
+    values = read(argv, environ)
+    program = resolve_program(values, environ)
+    nodes = checked(values, "nnodes", settings.parse_nodes)
+    conf, conf_rank = checked(values, "rdzv_conf", parse_conf, environ)
+    meeting = resolve_meeting(values, nodes[1], conf_rank)
+    start, start_warnings = resolve_start(values, program)
+    slots = checked(values, "nproc_per_node", count_slots, environ)
+    return LaunchOptions(
+        program=program,
+        min_nodes=nodes[0],
+        max_nodes=nodes[1],
+        slots=slots,
+        job=meeting.job,
+        backend=meeting.backend,
+        endpoints=meeting.endpoints,
+        standalone=meeting.standalone,
+        conf=conf,
+        logs=settings.log_options(values, slots, environ),
+        max_restarts=settings.max_restarts(values),
+        monitor_interval=settings.monitor_interval(values),
+        start=start,
+        start_method=values["start_method"],
+        preload=resolve_preload(values, start),
+        role=settings.role(values),
+        local_addr=settings.local_addr(values),
+        node_rank=meeting.node_rank,
+        numa_binding=values["numa_binding"],
+        virtual_local_rank=values["virtual_local_rank"],
+        signals=checked(values, "signals_to_handle", settings.parse_signals),
+        shutdown_timeout=settings.shutdown_timeout(values, environ),
+        event_log_handler=settings.event_log_handler(values),
+        log_level=settings.log_level(values, environ),
+        warnings=(*meeting.warnings, *start_warnings),
+    )

@@ -1,0 +1,90 @@
+"""What elaunch itself says, on stderr: short lines for people, JSON lines for collectors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+from elaunch.errors import UsageError
+
+FORMAT_VARIABLE = "ELAUNCH_LOG_FORMAT"
+_SECRET = ("password", "token", "secret")
+_COLOURS = {
+    "debug": "\033[2m",
+    "info": "\033[32m",
+    "warning": "\033[33m",
+    "error": "\033[31m",
+    "critical": "\033[31m",
+}
+_PLAIN = "\033[0m"
+
+Event = MutableMapping[str, Any]
+
+
+def configure(
+    level: str, form: str, stream: TextIO | None = None, **context: Any
+) -> structlog.typing.FilteringBoundLogger:
+    """Set structlog up for this process, with ``context`` on every line, and return a logger.
+
+    Raises UsageError unless ``form`` is ``console`` or ``json``.
+    """
+    target = stream or sys.stderr
+    renderer: structlog.typing.Processor
+    if form == "json":
+        renderer = structlog.processors.JSONRenderer(default=str)
+    elif form == "console":
+        renderer = _Console(colour=target.isatty())
+    else:
+        raise UsageError(f"{FORMAT_VARIABLE}={form}: expected console or json")
+    structlog.contextvars.clear_contextvars()
+    bind(**context)
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper("iso" if form == "json" else "%H:%M:%S", utc=form == "json"),
+            structlog.processors.format_exc_info,
+            hide_secrets,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(target),
+        cache_logger_on_first_use=False,
+    )
+    logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
+    return logger
+
+
+def bind(**context: Any) -> None:
+    """Put ``job``, ``node``, ``generation``, ... on every further line of this task and its children."""
+    structlog.contextvars.bind_contextvars(**context)
+
+
+def hide_secrets(_: Any, __: str, event: Event) -> Event:
+    """No line carries a password or token, whoever logs it."""
+    for key in event:
+        if any(word in key.lower() for word in _SECRET):
+            event[key] = "***"
+    return event
+
+
+class _Console:
+    """``elaunch 12:30:01 warning  node_lost: text (generation=3 node=a1)``."""
+
+    def __init__(self, colour: bool) -> None:
+        self._colour = colour
+
+    def __call__(self, _: Any, __: str, event: Event) -> str:
+        level, name, time = (str(event.pop(key, "")) for key in ("level", "event", "timestamp"))
+        text, trace = event.pop("text", None), event.pop("exception", None)
+        event.pop("job", None)  # a person at a terminal knows it
+        more = " ".join(f"{key}={value}" for key, value in sorted(event.items()))
+        shown = f"{_COLOURS.get(level, '')}{level}{_PLAIN}" if self._colour else level
+        line = (
+            f"elaunch {time} {shown}: {name}" + (f": {text}" if text else "") + (f" ({more})" if more else "")
+        )
+        return f"{line}\n{trace}" if trace else line

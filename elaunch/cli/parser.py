@@ -1,0 +1,171 @@
+"""The command line into values: argparse finds the options, ``PET_*`` and the defaults fill the rest.
+
+argparse collects text only. Converting it here gives one kind of error for both sources, one that names the
+option or the variable.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from elaunch import __version__
+from elaunch.cli.convert import convert
+from elaunch.cli.flags import FLAGS, GROUPS, START_METHODS, Flag
+from elaunch.errors import UsageError
+
+HINT = "usage: elaunch [OPTIONS] SCRIPT [ARGS...]; elaunch --help shows the options"
+_USAGE = "elaunch [OPTIONS] SCRIPT [ARGS...]"
+_EPILOG = (
+    "Options come before SCRIPT; what follows it is the script's own. An option can also be given as an "
+    "environment variable, PET_ and its name in capitals (PET_MAX_RESTARTS=3); the command line wins. "
+    "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Every option's value, and the name under which it was given, for errors about it."""
+
+    values: Mapping[str, Any]
+    sources: Mapping[str, str]
+    command: tuple[str, ...]
+
+    def __getitem__(self, dest: str) -> Any:
+        return self.values[dest]
+
+    def given(self, dest: str) -> bool:
+        """Whether the command line or the environment said it."""
+        return dest in self.sources
+
+    def error(self, dest: str, expectation: str) -> UsageError:
+        """An error about the option's value, in one line: name, value, ``expectation``."""
+        name = self.sources.get(dest, "--" + dest.replace("_", "-"))
+        return UsageError(f"{name}={self.values[dest]!s}: {expectation}")
+
+
+class _Help(argparse.HelpFormatter):
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """The spelling with dashes only, and the value once."""
+        names = [name for name in action.option_strings if "_" not in name]
+        value = f" {action.metavar}" if action.nargs is None else ""
+        return ", ".join(names) + value
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message.removeprefix("argument ").replace("\n", " "))
+
+    def _get_option_tuples(self, option_string: str) -> list[Any]:
+        """The candidates for a prefix. Two spellings are one option, and ours give way to torchrun's."""
+        found: list[Any] = super()._get_option_tuples(option_string)
+        theirs = [match for match in found if match[0].dest in FLAGS and not FLAGS[match[0].dest].ours]
+        matches = theirs or found
+        return matches[:1] if len({match[0].dest for match in matches}) == 1 else matches
+
+    def takes_value(self, argument: str) -> bool:
+        """Whether the option in ``argument`` is followed by its value as an argument of its own."""
+        if argument.startswith("--"):
+            action = self._long(argument)
+            return action is not None and action.nargs != 0 and "=" not in argument
+        for position, letter in enumerate(argument[1:], start=1):
+            action = self._option_string_actions.get("-" + letter)
+            if action is None or action.nargs != 0:
+                return action is not None and position == len(argument) - 1
+        return False
+
+    def _long(self, argument: str) -> argparse.Action | None:
+        name = argument.partition("=")[0]
+        if name in self._option_string_actions:
+            return self._option_string_actions[name]
+        matches = self._get_option_tuples(name)
+        return matches[0][0] if len(matches) == 1 else None
+
+
+def build_parser() -> _Parser:
+    """The parser of the options before the script. It leaves out what was not given."""
+    parser = _Parser(
+        prog="elaunch",
+        usage=_USAGE,
+        description="Start a distributed PyTorch job and keep it alive; takes torchrun's place.",
+        epilog=_EPILOG,
+        argument_default=argparse.SUPPRESS,
+        formatter_class=_Help,
+    )
+    parser.add_argument("--version", action="version", version=f"elaunch {__version__}")
+    for title, flags in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for flag in flags:
+            _add(group, flag)
+    return parser
+
+
+def _add(group: argparse._ArgumentGroup, flag: Flag) -> None:
+    text = flag.help
+    if flag.kind != "flag" and flag.default not in (None, "", ()):
+        text += f" (default: {flag.default})"
+    if flag.kind == "flag":
+        group.add_argument(*flag.spellings, dest=flag.dest, action="store_const", const="1", help=text)
+    else:
+        metavar = "{" + ",".join(flag.choices) + "}" if flag.choices else flag.metavar
+        group.add_argument(*flag.spellings, dest=flag.dest, metavar=metavar, help=text)
+
+
+def split_command(parser: _Parser, argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The options, and the program with its arguments.
+
+    argparse's REMAINDER looks at the program's arguments too, and refuses those that could be short for two
+    of our options; so the place where the program begins is found first.
+    """
+    arguments = list(argv)
+    position = 0
+    while position < len(arguments):
+        argument = arguments[position]
+        if argument == "--":
+            return arguments[:position], arguments[position + 1 :]
+        if argument == "-" or not argument.startswith("-"):
+            break
+        position += 2 if parser.takes_value(argument) else 1
+    program = arguments[position:]
+    if program[1:2] == ["--"]:  # torchrun drops one there
+        del program[1]
+    return arguments[:position], program
+
+
+def read(argv: Sequence[str], environ: Mapping[str, str]) -> Values:
+    """All values of ``argv``, else of ``environ``, else by default.
+
+    Raises UsageError for an unknown option or a value of the wrong kind; SystemExit(0) after ``--help`` and
+    ``--version``.
+    """
+    parser = build_parser()
+    options, command = split_command(parser, argv)
+    texts = vars(parser.parse_args(options))
+    _move_abbreviated_start_method(texts)
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for dest, flag in FLAGS.items():
+        if dest in texts:
+            sources[dest], text = "--" + dest.replace("_", "-"), texts[dest]
+        elif flag.variable and flag.variable in environ:
+            sources[dest], text = flag.variable, environ[flag.variable]
+        else:
+            values[dest] = flag.default
+            continue
+        values[dest] = _convert(flag, sources[dest], text)
+    return Values(values, sources, tuple(command))
+
+
+def _move_abbreviated_start_method(texts: dict[str, str]) -> None:
+    """``--start fork`` is torchrun's ``--start-method fork``, shortened."""
+    if texts.get("start") in START_METHODS:
+        texts.setdefault("start_method", texts.pop("start"))
+
+
+def _convert(flag: Flag, source: str, text: str) -> Any:
+    try:
+        return convert(flag, text)
+    except ValueError as error:
+        raise UsageError(f"{source}={text}: {error}") from None

@@ -1,0 +1,70 @@
+"""A node's end of the control stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from elaunch.controller.commands import Command
+from elaunch.controller.job import NodeStatus
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, pack_status, unpack_command
+from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.records import Leader
+
+OPTIONS = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.keepalive_time_ms", 5_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+NextStatus = Callable[[int], Awaitable[tuple[int, NodeStatus]]]
+
+
+async def converse(
+    leader: Leader, epoch: int, job: str, next_status: NextStatus, on_command: Callable[[Command], None]
+) -> str:
+    """One stream to ``leader``: every newer status goes up, every command of this epoch comes to ``on_command``.
+
+    Returns when the stream ends, with the reason.
+    """
+    async with grpc.aio.insecure_channel(leader.address, options=OPTIONS) as channel:
+        method = channel.stream_stream(
+            METHOD,
+            request_serializer=pb.NodeStatus.SerializeToString,
+            response_deserializer=pb.Command.FromString,
+        )
+        call = method(metadata=(("elaunch-job", job), ("elaunch-token", leader.token)))
+        sender = asyncio.create_task(_send(call, epoch, next_status))
+        try:
+            while (message := await call.read()) is not grpc.aio.EOF:
+                if message.leader_epoch == epoch:
+                    on_command(unpack_command(message))
+            return str(await call.details() or "the leader ended the stream")
+        except grpc.aio.AioRpcError as error:
+            return str(error.details())
+        except ValueError as error:
+            return f"the leader speaks another language: {error}"
+        finally:
+            sender.cancel()
+            call.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
+
+async def _send(call: Any, epoch: int, next_status: NextStatus) -> None:
+    """Send each status that is newer than the last sent; a broken stream ends it, the reader tells why."""
+    version = -1
+    try:
+        while True:
+            version, status = await next_status(version)
+            await call.write(pack_status(status, epoch))
+    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        return

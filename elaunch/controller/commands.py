@@ -1,0 +1,115 @@
+"""What each node should be doing, read off the state of the job.
+
+Commands are levels, not edges: the same command may be sent again at any time, after a reconnect or by a new leader,
+and an agent that does it already has nothing to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elaunch.controller.job import Failure, Job, NodeView
+from elaunch.controller.state import EXIT_START_FAILED, waiting_for
+from elaunch.rendezvous.records import Phase, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Run your ranks of this generation; its plan is committed."""
+
+    generation: int
+    restart_count: int
+    group_rank: int
+    group_world_size: int
+    rank0: int
+    world_size: int
+    role_rank0: int
+    role_world_size: int
+    store_address: str
+    store_port: int
+    host_store: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """Stop every process of this and any older generation, then say so."""
+
+    generation: int
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Stop, leave, and exit with this. ``outcome`` is succeeded, failed, stopped or left."""
+
+    outcome: str
+    exit_code: int
+    code: str
+    reason: str
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do yet."""
+
+    reason: str
+
+
+Command = Start | Abort | End | Wait
+
+
+def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command:
+    """The command for one node. A plan that is not committed yet commands nothing.
+
+    ``waiting`` is what a waiting node is told instead of the present ``waiting_for``.
+    """
+    if job.phase.final:
+        return End(job.phase.value, job.exit_code, job.reason.code, job.reason.text, job.failures)
+    node_id = view.node.node_id
+    member = job.plan.member(node_id) if job.plan else None
+    running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
+    if job.phase is Phase.ABORTING and member and not job.uncommitted:
+        return Abort(job.generation, job.reason.code, job.reason.text)
+    if running and member and job.plan:
+        return start_of(job.plan, node_id)
+    return _outside(job, view, waiting)
+
+
+def start_of(plan: Plan, node_id: str) -> Start:
+    """This member's part of a plan."""
+    member = plan.member(node_id)
+    assert member is not None
+    return Start(
+        generation=plan.generation,
+        restart_count=plan.restart_count,
+        group_rank=member.group_rank,
+        group_world_size=len(plan.members),
+        rank0=member.rank0,
+        world_size=plan.world_size,
+        role_rank0=member.role_rank0,
+        role_world_size=member.role_world_size,
+        store_address=plan.store_address,
+        store_port=plan.store_port,
+        host_store=plan.store_node == node_id,
+        reason=plan.reason.text,
+    )
+
+
+def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
+    """A node without a part in the present generation."""
+    status = view.status
+    if status is not None and not status.phase.at_rest:
+        return Abort(job.generation, "not_a_member", f"generation {job.generation} is without this node")
+    if status is not None and status.leaving:
+        return End("left", status.leaving_exit_code, "node_left", status.leaving_reason)
+    if status is not None and status.start_error:
+        return End("failed", EXIT_START_FAILED, "start_failed", status.start_error)
+    if job.phase in (Phase.STARTING, Phase.RUNNING):
+        full = len(job.members) >= job.policy.max_nodes
+        return Wait("the job has all the nodes that it may have; this one is a spare" if full else "joining")
+    if job.phase is Phase.WAITING:
+        return Wait(waiting_for(job) if waiting is None else waiting)
+    return Wait("the next generation is being formed")

@@ -1,0 +1,159 @@
+"""What the leader knows of its job: values only, no clock, no socket."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from elaunch.rendezvous.records import Member, Node, Phase, Plan, Reason, State
+
+
+class RunPhase(Enum):
+    """How far a node is with the generation that it last heard of."""
+
+    NONE = "none"
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def at_rest(self) -> bool:
+        """Nothing of the generation is alive on the node."""
+        return self in (RunPhase.NONE, RunPhase.STOPPED, RunPhase.SUCCEEDED)
+
+
+@dataclass(frozen=True, slots=True)
+class RankExit:
+    """One rank's end. ``exit_code`` as subprocess tells it (negative: a signal), ``time`` in wall-clock seconds."""
+
+    local_rank: int
+    rank: int
+    pid: int
+    exit_code: int
+    time: float
+    error_file: str = ""
+    message: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rank that ended otherwise than with 0 while nobody had asked it to, and where."""
+
+    host: str
+    exit: RankExit
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """All that an agent says of itself; each status replaces the one before."""
+
+    node_id: str
+    generation: int = 0
+    phase: RunPhase = RunPhase.NONE
+    exits: tuple[RankExit, ...] = ()
+    store_port: int = 0
+    leaving: bool = False
+    leaving_reason: str = ""
+    leaving_exit_code: int = 0
+    stop_job: bool = False
+    start_error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node with a live key: its record, and its last status (None until its stream is attached)."""
+
+    node: Node
+    status: NodeStatus | None = None
+
+    @property
+    def eligible(self) -> bool:
+        """May be given ranks now or as soon as it is at rest."""
+        return self.status is not None and not self.status.leaving and not self.status.start_error
+
+    def at_rest(self, generation: int) -> bool:
+        """Nothing of ``generation`` or an older one is alive here, and the node knows that it may not start it."""
+        status = self.status
+        return status is not None and status.generation >= generation and status.phase.at_rest
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What the job's spec and rendezvous configuration ask for. All times in seconds.
+
+    ``settle`` is how long a wish to grow waits for more nodes to arrive; it doubles with each growth that follows
+    within ``calm`` of the one before, so that a bouncing node cannot keep a job from working.
+    """
+
+    min_nodes: int
+    max_nodes: int
+    max_restarts: int
+    join_timeout: float = 600.0
+    last_call_timeout: float = 30.0
+    settle: float = 0.5
+    calm: float = 60.0
+    reattach: float = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The whole state of the leader's state machine.
+
+    ``plan`` is the newest plan, committed or not (``uncommitted`` tells). ``charged`` says whether the restart that
+    an abort leads to counts against the budget, ``verdict`` what the job ends as when the abort is through.
+    ``ready`` counts the eligible nodes, so that a thousand joins need not look at a thousand nodes each.
+    """
+
+    policy: Policy
+    phase: Phase = Phase.WAITING
+    generation: int = 0
+    restart_count: int = 0
+    reason: Reason = Reason("start", "the job starts")
+    exit_code: int = 0
+    plan: Plan | None = None
+    uncommitted: bool = False
+    nodes: Mapping[str, NodeView] = field(default_factory=dict)
+    failures: tuple[Failure, ...] = ()
+    succeeded: frozenset[str] = frozenset()
+    charged: bool = False
+    verdict: Phase | None = None
+    formed: bool = False
+    since: float = 0.0
+    last_call: float | None = None
+    grow_at: float | None = None
+    grown_at: float | None = None
+    growths: int = 0
+    ready: int = 0
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The members of the newest plan."""
+        return self.plan.members if self.plan else ()
+
+    @property
+    def state(self) -> State:
+        """What of this belongs in etcd."""
+        verdict = self.verdict.value if self.verdict else ""
+        return State(
+            self.phase,
+            self.generation,
+            self.restart_count,
+            self.reason,
+            self.exit_code,
+            verdict,
+            self.charged,
+        )
+
+    def with_node(self, view: NodeView) -> Job:
+        old = self.nodes.get(view.node.node_id)
+        ready = self.ready + view.eligible - (old is not None and old.eligible)
+        return replace(self, nodes={**self.nodes, view.node.node_id: view}, ready=ready)
+
+    def without_node(self, node_id: str) -> Job:
+        ready = self.ready - self.nodes[node_id].eligible
+        return replace(self, nodes={k: v for k, v in self.nodes.items() if k != node_id}, ready=ready)

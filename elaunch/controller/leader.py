@@ -1,0 +1,270 @@
+"""One term of leadership: what happens in the world goes through the state machine, what follows goes out.
+
+The thin shell around :mod:`elaunch.controller.state`. All writes carry the leader's guard, so that a deposed leader
+cannot write; a plan is committed before anyone hears of it, a final state before anyone is told to end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import structlog
+
+from elaunch.clock import Clock
+from elaunch.controller.commands import command_for
+from elaunch.controller.job import Job, NodeStatus, Policy
+from elaunch.controller.state import (
+    Event,
+    NodeJoined,
+    NodeLost,
+    PlanCommitted,
+    StatusReceived,
+    Tick,
+    next_deadline,
+    resume,
+    step,
+    waiting_for,
+)
+from elaunch.controller.streams import Outbox
+from elaunch.errors import CompactedError
+from elaunch.rendezvous.election import Leadership
+from elaunch.rendezvous.fence import commit
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
+from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
+
+RETELL = 1.0  # seconds between two tellings of what a job waits for
+KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
+
+
+class Term:
+    """Leads one job from election to deposition or the end of the job.
+
+    ``run`` returns when the job has ended and every other node has left, and raises DeposedError when somebody
+    else leads, or EtcdLostError.
+    """
+
+    def __init__(
+        self, store: Store, keys: JobKeys, leadership: Leadership, policy: Policy, clock: Clock, node_id: str
+    ) -> None:
+        self.epoch = leadership.epoch
+        self._store = store
+        self._keys = keys
+        self._guard = leadership.guard
+        self._policy = policy
+        self._clock = clock
+        self._node_id = node_id
+        self._job = Job(policy)
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._outboxes: dict[str, Outbox] = {}
+        self._early: dict[str, NodeStatus] = {}
+        self._lost: set[str] = set()
+        self._waiting = ""
+        self._retell = 0.0
+        self._written: State | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._log = structlog.get_logger().bind(job=keys.job)
+
+    @property
+    def job(self) -> Job:
+        """The state of the job as this leader knows it."""
+        return self._job
+
+    async def run(self) -> None:
+        revision = await self._load()
+        watch = asyncio.create_task(self._watch(revision))
+        try:
+            self._dispatch()
+            while not self._over():
+                await self._turn(watch)
+        finally:
+            watch.cancel()
+            if self._writing is not None:
+                self._writing.cancel()
+            await asyncio.gather(watch, *([self._writing] if self._writing else []), return_exceptions=True)
+            for outbox in self._outboxes.values():
+                outbox.close("this agent does not lead any more")
+
+    # --- the streams --------------------------------------------------------------------------------------------
+
+    def attach(self, node_id: str) -> Outbox:
+        """A node's stream has come; its former one, if any, ends."""
+        if old := self._outboxes.get(node_id):
+            old.close("replaced by a newer stream of the same node")
+        outbox = self._outboxes[node_id] = Outbox(node_id)
+        if node_id in self._lost:
+            outbox.close("unknown node: its lease has ended; it must join again")
+        elif view := self._job.nodes.get(node_id):
+            outbox.offer(command_for(self._job, view, self._waiting))
+        return outbox
+
+    def detach(self, outbox: Outbox) -> None:
+        """A stream has ended. Whether the node is dead its lease will tell."""
+        if self._outboxes.get(outbox.node_id) is outbox:
+            del self._outboxes[outbox.node_id]
+
+    def receive(self, status: NodeStatus) -> None:
+        """A node's status. One whose key is not seen yet is kept until it is; one whose lease ended is refused."""
+        if status.node_id in self._lost:
+            self._log.warning("stale_status_refused", node=status.node_id, generation=status.generation)
+        elif status.node_id in self._job.nodes:
+            self._events.put_nowait(StatusReceived(status))
+        else:
+            self._early[status.node_id] = status
+
+    # --- the loop -----------------------------------------------------------------------------------------------
+
+    async def _turn(self, watch: asyncio.Task[None]) -> None:
+        """One round: take what has happened, step, write, tell."""
+        for event in await self._next_events(watch):
+            self._step(event)
+        if self._job.uncommitted and self._job.plan is not None:
+            await self._commit_plan(self._job.plan)
+            self._step(PlanCommitted(self._job.plan.generation))
+        if self._job.phase.final:
+            await self._write_state()
+        self._dispatch()
+        if not self._job.phase.final:
+            self._write_state_behind()
+
+    async def _next_events(self, watch: asyncio.Task[None]) -> list[Event]:
+        now = self._clock.monotonic()
+        deadline = next_deadline(self._job, now)
+        if self._job.phase is Phase.WAITING:
+            deadline = min(self._retell, deadline or self._retell)
+        timeout = None if deadline is None else max(0.0, deadline - now)
+        getter = asyncio.ensure_future(self._events.get())
+        waits = {getter, watch} | ({self._writing} if self._writing else set())
+        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        events: list[Event] = []
+        if getter in done:
+            events.append(getter.result())
+        else:
+            getter.cancel()
+        if watch in done:
+            watch.result()
+        if self._writing and self._writing in done:
+            writing, self._writing = self._writing, None
+            writing.result()
+        while not self._events.empty():
+            events.append(self._events.get_nowait())
+        return events or [Tick()]
+
+    def _step(self, event: Event) -> None:
+        before = self._job
+        self._job = step(before, event, self._clock.monotonic())
+        if isinstance(event, NodeJoined) and (status := self._early.pop(event.node.node_id, None)):
+            self._job = step(self._job, StatusReceived(status), self._clock.monotonic())
+        if isinstance(event, NodeLost):
+            self._lost.add(event.node_id)
+            if outbox := self._outboxes.pop(event.node_id, None):
+                outbox.close("the lease of this node has ended; it must join again")
+        self._report(before)
+
+    def _report(self, before: Job) -> None:
+        job = self._job
+        if (job.phase, job.generation) != (before.phase, before.generation):
+            self._log.info(
+                f"job_{job.phase.value}",
+                generation=job.generation,
+                restart_count=job.restart_count,
+                nodes=len(job.nodes),
+                reason=job.reason.text,
+            )
+
+    def _dispatch(self) -> None:
+        """Tell each node what it should do now. What is waited for is told anew once a second at most."""
+        now = self._clock.monotonic()
+        if now >= self._retell:
+            self._waiting, self._retell = waiting_for(self._job), now + RETELL
+        for node_id, outbox in self._outboxes.items():
+            if view := self._job.nodes.get(node_id):
+                outbox.offer(command_for(self._job, view, self._waiting))
+
+    def _over(self) -> bool:
+        return self._job.phase.final and not (self._job.nodes.keys() - {self._node_id})
+
+    # --- etcd ---------------------------------------------------------------------------------------------------
+
+    async def _load(self) -> int:
+        """The job as it stands in etcd; the revision of the snapshot."""
+        snapshot = await self._store.list(self._keys.prefix)
+        by_key = {kv.key: kv for kv in snapshot.items}
+        state = decode(State, by_key[self._keys.state].value) if self._keys.state in by_key else None
+        plans = [kv for kv in snapshot.items if kv.key.startswith(self._keys.plans)]
+        plan = decode(Plan, plans[-1].value) if plans else None
+        nodes = [_node(kv) for kv in snapshot.items if kv.key.startswith(self._keys.nodes)]
+        self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic())
+        self._written = state
+        self._step(Tick())
+        self._log.info(
+            "leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation
+        )
+        for node_id in list(self._early):
+            if node_id in self._job.nodes:
+                self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
+        return snapshot.revision
+
+    async def _watch(self, revision: int) -> None:
+        """Every change of a node's key becomes an event; a gap in the history is closed by listing again."""
+        while True:
+            try:
+                async for _, changes in self._store.watch(self._keys.nodes, start_revision=revision + 1):
+                    for change in changes:
+                        self._events.put_nowait(self._node_event(change))
+            except CompactedError:
+                snapshot = await self._store.list(self._keys.nodes)
+                revision = snapshot.revision
+                present = [_node(kv) for kv in snapshot.items]
+                for gone in self._job.nodes.keys() - {node.node_id for node in present}:
+                    self._events.put_nowait(NodeLost(gone))
+                for node in present:
+                    self._events.put_nowait(NodeJoined(node))
+
+    def _node_event(self, change: Change) -> Event:
+        if change.deleted:
+            return NodeLost(change.kv.key.removeprefix(self._keys.nodes))
+        return NodeJoined(_node(change.kv))
+
+    async def _commit_plan(self, plan: Plan) -> None:
+        state = self._job.state
+        ops: list[Op] = [
+            Put(self._keys.plan(plan.generation), encode(plan)),
+            Put(self._keys.state, encode(state)),
+        ]
+        if plan.generation > KEPT_PLANS:
+            ops.append(Delete(self._keys.plan(plan.generation - KEPT_PLANS)))
+        await self._settle_writing()
+        await self._commit([self._guard, absent(self._keys.plan(plan.generation))], ops)
+        self._written = state
+
+    async def _write_state(self) -> None:
+        state = self._job.state
+        if state == self._written:
+            return
+        await self._settle_writing()
+        await self._commit([self._guard], [Put(self._keys.state, encode(state))])
+        self._written = state
+
+    def _write_state_behind(self) -> None:
+        """Write a state that nobody has to wait for, one at a time."""
+        if self._writing is None and self._job.state != self._written:
+            self._writing = asyncio.create_task(self._put_state(self._job.state))
+
+    async def _put_state(self, state: State) -> None:
+        await self._commit([self._guard], [Put(self._keys.state, encode(state))])
+        self._written = state
+
+    async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
+        await commit(self._store, guards, ops, token_key=self._keys.commit)
+
+    async def _settle_writing(self) -> None:
+        if self._writing is not None:
+            writing, self._writing = self._writing, None
+            await writing
+
+
+def _node(kv: KeyValue) -> Node:
+    return replace(decode(Node, kv.value), joined=kv.create_revision)

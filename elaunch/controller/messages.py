@@ -1,0 +1,99 @@
+"""The control stream's messages as protobuf and back: converted once, at the edge."""
+
+from __future__ import annotations
+
+from elaunch.controller.commands import Abort, Command, End, Start, Wait
+from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
+from elaunch.proto.elaunch.v1 import control_pb2 as pb
+
+METHOD = "/elaunch.v1.Control/Attach"
+MAX_MESSAGE = 4 << 20  # bytes: a status of 64 ranks with 32 KiB of traceback each fits twice
+
+_PHASES = {
+    RunPhase.NONE: pb.RUN_PHASE_UNSPECIFIED,
+    RunPhase.STARTING: pb.RUN_PHASE_STARTING,
+    RunPhase.RUNNING: pb.RUN_PHASE_RUNNING,
+    RunPhase.STOPPING: pb.RUN_PHASE_STOPPING,
+    RunPhase.STOPPED: pb.RUN_PHASE_STOPPED,
+    RunPhase.SUCCEEDED: pb.RUN_PHASE_SUCCEEDED,
+    RunPhase.FAILED: pb.RUN_PHASE_FAILED,
+}
+_PHASES_BACK = {number: phase for phase, number in _PHASES.items()}
+
+
+def pack_status(status: NodeStatus, epoch: int) -> pb.NodeStatus:
+    return pb.NodeStatus(
+        node_id=status.node_id,
+        leader_epoch=epoch,
+        generation=status.generation,
+        phase=_PHASES[status.phase],
+        exits=[_pack_exit(e) for e in status.exits],
+        store_port=status.store_port,
+        leaving=status.leaving,
+        leaving_reason=status.leaving_reason,
+        leaving_exit_code=status.leaving_exit_code,
+        stop_job=status.stop_job,
+        start_error=status.start_error,
+    )
+
+
+def unpack_status(message: pb.NodeStatus) -> NodeStatus:
+    """Raises ValueError on a phase that this release does not know."""
+    if message.phase not in _PHASES_BACK:
+        raise ValueError(f"unknown run phase {message.phase}")
+    return NodeStatus(
+        node_id=message.node_id,
+        generation=message.generation,
+        phase=_PHASES_BACK[message.phase],
+        exits=tuple(_unpack_exit(e) for e in message.exits),
+        store_port=message.store_port,
+        leaving=message.leaving,
+        leaving_reason=message.leaving_reason,
+        leaving_exit_code=message.leaving_exit_code,
+        stop_job=message.stop_job,
+        start_error=message.start_error,
+    )
+
+
+def pack_command(command: Command, epoch: int) -> pb.Command:
+    if isinstance(command, Start):
+        start = pb.Start(**{name: getattr(command, name) for name in Start.__slots__})
+        return pb.Command(leader_epoch=epoch, start=start)
+    if isinstance(command, Abort):
+        abort = pb.Abort(generation=command.generation, code=command.code, reason=command.reason)
+        return pb.Command(leader_epoch=epoch, abort=abort)
+    if isinstance(command, End):
+        failures = [pb.Failure(host=f.host, exit=_pack_exit(f.exit)) for f in command.failures[:64]]
+        end = pb.End(
+            outcome=command.outcome,
+            exit_code=command.exit_code,
+            code=command.code,
+            reason=command.reason,
+            failures=failures,
+        )
+        return pb.Command(leader_epoch=epoch, end=end)
+    return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=command.reason))
+
+
+def unpack_command(message: pb.Command) -> Command:
+    """Raises ValueError on a command that this release does not know."""
+    kind = message.WhichOneof("command")
+    if kind == "start":
+        return Start(**{name: getattr(message.start, name) for name in Start.__slots__})
+    if kind == "abort":
+        return Abort(message.abort.generation, message.abort.code, message.abort.reason)
+    if kind == "end":
+        end = message.end
+        failures = tuple(Failure(f.host, _unpack_exit(f.exit)) for f in end.failures)
+        return End(end.outcome, end.exit_code, end.code, end.reason, failures)
+    if kind == "wait":
+        return Wait(message.wait.reason)
+    raise ValueError(f"unknown command {kind}")
+
+
+def _pack_exit(end: RankExit) -> pb.RankExit:
+    return pb.RankExit(**{name: getattr(end, name) for name in RankExit.__slots__})
+
+
+def _unpack_exit(end: pb.RankExit) -> RankExit:
+    return RankExit(**{name: getattr(end, name) for name in RankExit.__slots__})

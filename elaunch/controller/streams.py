@@ -1,0 +1,40 @@
+"""The leader's end of the control streams: for each attached node the newest command, sent when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from elaunch.controller.commands import Command
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The command that one node should have; a newer one replaces an older one that was not sent yet."""
+
+    node_id: str
+    closed: str = ""
+    _command: Command | None = None
+    _sent: Command | None = None
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, command: Command) -> None:
+        """Send ``command`` unless the node has it already."""
+        if command != self._command:
+            self._command = command
+            self._news.set()
+
+    def close(self, why: str) -> None:
+        """End the stream, telling ``why``."""
+        self.closed = self.closed or why
+        self._news.set()
+
+    async def next(self) -> Command | None:
+        """The next command to send, or None when the stream is to end."""
+        while not self.closed:
+            if self._command is not None and self._command != self._sent:
+                self._sent = self._command
+                return self._command
+            self._news.clear()
+            await self._news.wait()
+        return None

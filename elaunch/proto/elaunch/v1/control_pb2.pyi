@@ -1,0 +1,150 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class RunPhase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RUN_PHASE_UNSPECIFIED: _ClassVar[RunPhase]
+    RUN_PHASE_STARTING: _ClassVar[RunPhase]
+    RUN_PHASE_RUNNING: _ClassVar[RunPhase]
+    RUN_PHASE_STOPPING: _ClassVar[RunPhase]
+    RUN_PHASE_STOPPED: _ClassVar[RunPhase]
+    RUN_PHASE_SUCCEEDED: _ClassVar[RunPhase]
+    RUN_PHASE_FAILED: _ClassVar[RunPhase]
+RUN_PHASE_UNSPECIFIED: RunPhase
+RUN_PHASE_STARTING: RunPhase
+RUN_PHASE_RUNNING: RunPhase
+RUN_PHASE_STOPPING: RunPhase
+RUN_PHASE_STOPPED: RunPhase
+RUN_PHASE_SUCCEEDED: RunPhase
+RUN_PHASE_FAILED: RunPhase
+
+class RankExit(_message.Message):
+    __slots__ = ("local_rank", "rank", "pid", "exit_code", "time", "error_file", "message", "traceback")
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FILE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TRACEBACK_FIELD_NUMBER: _ClassVar[int]
+    local_rank: int
+    rank: int
+    pid: int
+    exit_code: int
+    time: float
+    error_file: str
+    message: str
+    traceback: str
+    def __init__(self, local_rank: _Optional[int] = ..., rank: _Optional[int] = ..., pid: _Optional[int] = ..., exit_code: _Optional[int] = ..., time: _Optional[float] = ..., error_file: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("node_id", "leader_epoch", "generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    EXITS_FIELD_NUMBER: _ClassVar[int]
+    STORE_PORT_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_REASON_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    STOP_JOB_FIELD_NUMBER: _ClassVar[int]
+    START_ERROR_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    leader_epoch: int
+    generation: int
+    phase: RunPhase
+    exits: _containers.RepeatedCompositeFieldContainer[RankExit]
+    store_port: int
+    leaving: bool
+    leaving_reason: str
+    leaving_exit_code: int
+    stop_job: bool
+    start_error: str
+    def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("leader_epoch", "start", "abort", "end", "wait")
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    ABORT_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    WAIT_FIELD_NUMBER: _ClassVar[int]
+    leader_epoch: int
+    start: Start
+    abort: Abort
+    end: End
+    wait: Wait
+    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ...) -> None: ...
+
+class Start(_message.Message):
+    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
+    GROUP_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    RANK0_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    ROLE_RANK0_FIELD_NUMBER: _ClassVar[int]
+    ROLE_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    STORE_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    STORE_PORT_FIELD_NUMBER: _ClassVar[int]
+    HOST_STORE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    restart_count: int
+    group_rank: int
+    group_world_size: int
+    rank0: int
+    world_size: int
+    role_rank0: int
+    role_world_size: int
+    store_address: str
+    store_port: int
+    host_store: bool
+    reason: str
+    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Abort(_message.Message):
+    __slots__ = ("generation", "code", "reason")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    code: str
+    reason: str
+    def __init__(self, generation: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class End(_message.Message):
+    __slots__ = ("outcome", "exit_code", "code", "reason", "failures")
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    outcome: str
+    exit_code: int
+    code: str
+    reason: str
+    failures: _containers.RepeatedCompositeFieldContainer[Failure]
+    def __init__(self, outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ...) -> None: ...
+
+class Failure(_message.Message):
+    __slots__ = ("host", "exit")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    exit: RankExit
+    def __init__(self, host: _Optional[str] = ..., exit: _Optional[_Union[RankExit, _Mapping]] = ...) -> None: ...
+
+class Wait(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,178 @@
+"""The store on etcd's v3 API: see docs/decisions/0001-etcd-client.md for why it is our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+from grpc.aio import AioRpcError
+
+from elaunch.clock import Clock, SystemClock
+from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
+from elaunch.proto.etcd.v3 import rpc_pb2 as pb
+from elaunch.rendezvous.endpoints import Credentials, Endpoint, parse_endpoints
+from elaunch.rendezvous.keys import ROOT
+from elaunch.rendezvous.methods import (
+    DELETE_RANGE,
+    LEASE_GRANT,
+    LEASE_KEEP_ALIVE,
+    LEASE_REVOKE,
+    PUT,
+    RANGE,
+    STATUS,
+    TXN,
+)
+from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, TxnResult
+from elaunch.rendezvous.transport import Transport, TryAgainError
+from elaunch.rendezvous.watch import prefix_range, watch
+
+
+class EtcdStore:
+    """A :class:`elaunch.rendezvous.store.Store` on an etcd cluster.
+
+    ``endpoints`` are ``host:port``, ``[v6]:port`` or ``unix:/path``. A call tries one endpoint after the
+    other, ``call_timeout`` seconds each, until ``deadline`` seconds have passed. Nothing is connected before
+    the first call; all calls must come from one event loop.
+    """
+
+    def __init__(
+        self,
+        endpoints: Sequence[str],
+        *,
+        credentials: Credentials | None = None,
+        call_timeout: float = 1.5,
+        deadline: float = 10.0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Raises UsageError on an endpoint that cannot be parsed."""
+        self._clock = clock or SystemClock()
+        self._transport = Transport(
+            parse_endpoints(endpoints), credentials or Credentials(), call_timeout, deadline, self._clock
+        )
+
+    async def check(self, *, timeout: float | None = None) -> str:
+        """The version of the etcd that answers and takes our credentials.
+
+        Raises EndpointUnreachableError where none does within ``timeout`` seconds (default: the deadline).
+        """
+        transport, deadline = self._transport, timeout or self._transport.deadline
+        try:
+            status = await transport.call(STATUS, pb.StatusRequest(), deadline=deadline)
+            await transport.call(RANGE, pb.RangeRequest(key=ROOT.encode(), keys_only=True), deadline=deadline)
+        except EtcdLostError as error:
+            raise EndpointUnreachableError(f"rendezvous: {error}") from None
+        except EtcdRefusedError as error:
+            # A role may be confined to one job's keys: whoever is told so has been let in.
+            if "permission denied" not in str(error):
+                raise EndpointUnreachableError(f"rendezvous: {error}") from None
+        return str(status.version)
+
+    async def get(self, key: str) -> KeyValue | None:
+        answer = await self._transport.call(RANGE, pb.RangeRequest(key=key.encode()))
+        return _key_value(answer.kvs[0]) if answer.kvs else None
+
+    async def list(self, prefix: str) -> Snapshot:
+        key, end = prefix_range(prefix)
+        answer = await self._transport.call(RANGE, pb.RangeRequest(key=key, range_end=end))
+        return Snapshot(answer.header.revision, tuple(_key_value(kv) for kv in answer.kvs))
+
+    async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
+        answer = await self._transport.call(PUT, pb.PutRequest(key=key.encode(), value=value, lease=lease))
+        return int(answer.header.revision)
+
+    async def delete(self, key: str, *, prefix: bool = False) -> None:
+        await self._transport.call(DELETE_RANGE, _delete(Delete(key, prefix)))
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
+        request = pb.TxnRequest(compare=map(_compare, compares), success=map(_operation, ops))
+        answer = await self._transport.call_once(TXN, request)
+        return TxnResult(answer.succeeded, answer.header.revision)
+
+    async def watch(
+        self, prefix: str, *, start_revision: int
+    ) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
+        async with aclosing(watch(self._transport, prefix, start_revision)) as batches:
+            async for events in batches:
+                yield events[-1].kv.mod_revision, tuple(_change(event) for event in events)
+
+    async def grant(self, ttl: int) -> int:
+        # An answer that was lost leaves a lease that nobody renews: it ends by itself.
+        answer = await self._transport.call(LEASE_GRANT, pb.LeaseGrantRequest(TTL=ttl))
+        return int(answer.ID)
+
+    async def keep_alive(self, lease: int, *, timeout: float) -> int:
+        share = max(timeout / len(self._transport.endpoints), 0.25)
+        limit = min(self._transport.call_timeout, share)
+        try:
+            return await self._transport.persist(
+                lambda endpoint: self._renew(endpoint, lease, limit), LEASE_KEEP_ALIVE.path, timeout
+            )
+        except LeaseLostError:
+            return 0
+
+    async def _renew(self, endpoint: Endpoint, lease: int, timeout: float) -> int:
+        transport = self._transport
+        metadata = await transport.metadata_or_again(endpoint)
+        stream = transport.stream(endpoint, LEASE_KEEP_ALIVE, metadata, timeout)
+        try:
+            await stream.write(pb.LeaseKeepAliveRequest(ID=lease))
+            answer = await stream.read()
+        except AioRpcError as error:
+            raise transport.failure(endpoint, LEASE_KEEP_ALIVE.path, error, metadata) from error
+        except asyncio.InvalidStateError as error:  # the stream had ended before the request was written
+            transport.rotate(endpoint, str(error))
+            raise TryAgainError from error
+        finally:
+            stream.cancel()
+        if not isinstance(answer, pb.LeaseKeepAliveResponse):
+            transport.rotate(endpoint, "lease stream ended")
+            raise TryAgainError
+        return int(answer.TTL)
+
+    async def revoke(self, lease: int) -> None:
+        try:
+            await self._transport.call(LEASE_REVOKE, pb.LeaseRevokeRequest(ID=lease))
+        except LeaseLostError:
+            return
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+def _key_value(kv: pb.KeyValue) -> KeyValue:
+    return KeyValue(kv.key.decode(), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
+
+
+def _change(event: pb.Event) -> Change:
+    return Change(_key_value(event.kv), event.type == pb.Event.DELETE)
+
+
+def _compare(compare: Compare) -> pb.Compare:
+    message = pb.Compare(key=compare.key.encode(), result=pb.Compare.EQUAL)
+    if compare.field is Field.VALUE:
+        message.target, message.value = pb.Compare.VALUE, _as_bytes(compare.value)
+    elif compare.field is Field.CREATE_REVISION:
+        message.target, message.create_revision = pb.Compare.CREATE, int(compare.value)
+    else:
+        message.target, message.mod_revision = pb.Compare.MOD, int(compare.value)
+    return message
+
+
+def _as_bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise TypeError(f"a value is compared with bytes, not with {value!r}")
+    return value
+
+
+def _operation(op: Op) -> pb.RequestOp:
+    if isinstance(op, Put):
+        return pb.RequestOp(request_put=pb.PutRequest(key=op.key.encode(), value=op.value, lease=op.lease))
+    return pb.RequestOp(request_delete_range=_delete(op))
+
+
+def _delete(op: Delete) -> pb.DeleteRangeRequest:
+    if op.prefix:
+        key, end = prefix_range(op.key)
+        return pb.DeleteRangeRequest(key=key, range_end=end)
+    return pb.DeleteRangeRequest(key=op.key.encode())

@@ -1,0 +1,83 @@
+"""How a node enters a job: its key on its lease, beside a spec that it agrees with."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Node, Spec, decode, encode
+from elaunch.rendezvous.store import Compare, Field, Op, Put, Store, absent
+
+_ATTEMPTS = 50
+_OPTION = {
+    "min_nodes": "--nnodes",
+    "max_nodes": "--nnodes",
+    "max_restarts": "--max-restarts",
+    "nproc": "--nproc-per-node",
+    "program": "the program",
+}
+
+
+async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) -> None:
+    """Write ``node``'s key on ``lease``: one transaction, where the job's spec is this node's own.
+
+    The first node writes the spec; a node with a role that is new to the job adds it. A spec of which no node lives any
+    more is replaced. Raises SpecMismatchError where another value is in force.
+    """
+    put_node = Put(keys.node(node.node_id), encode(node), lease)
+    put_spec = Put(keys.spec, encode(spec))
+    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
+        return
+    if await _try(store, [absent(keys.spec)], [put_spec, put_node]):
+        return
+    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
+        return
+    for _ in range(_ATTEMPTS):
+        found = await store.get(keys.spec)
+        if found is None:
+            condition = absent(keys.spec)
+            ops: list[Op] = [Put(keys.spec, encode(spec)), put_node]
+        else:
+            condition = Compare(keys.spec, Field.MOD_REVISION, found.mod_revision)
+            agreed = await _agree(store, keys, decode(Spec, found.value), spec, node)
+            ops = [Put(keys.spec, agreed), put_node] if agreed != found.value else [put_node]
+        if await _try(store, [condition], ops):
+            return
+    raise RendezvousError(f"rendezvous: the spec of job {keys.job!r} changed {_ATTEMPTS} times while joining")
+
+
+async def _try(store: Store, compares: list[Compare], ops: list[Op]) -> bool:
+    """A lost answer counts as no: all that is written here may be written twice."""
+    try:
+        return (await store.txn(compares, ops)).succeeded
+    except AmbiguousError:
+        return False
+
+
+async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: Node) -> bytes:
+    """The spec that holds for both, encoded."""
+    differences = _differences(theirs, ours, node.role)
+    if not differences:
+        return encode(replace(theirs, roles={**theirs.roles, **ours.roles}))
+    if not (await store.list(keys.nodes)).items:
+        return encode(ours)
+    shown = "; ".join(
+        f"{_OPTION[name]} is {mine!r} here and {other!r} in the job"
+        for name, (other, mine) in differences.items()
+    )
+    raise SpecMismatchError(
+        f"rendezvous: node {node.host} does not fit job {keys.job!r}: {shown}; "
+        "start it with the same value or another --rdzv-id"
+    )
+
+
+def _differences(theirs: Spec, ours: Spec, role: str) -> dict[str, tuple[Any, Any]]:
+    pairs: dict[str, tuple[Any, Any]] = {
+        name: (getattr(theirs, name), getattr(ours, name))
+        for name in ("min_nodes", "max_nodes", "max_restarts")
+    }
+    if role in theirs.roles:
+        pairs |= {name: (theirs.roles[role].get(name), value) for name, value in ours.roles[role].items()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
