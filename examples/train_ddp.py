@@ -157,10 +157,17 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def train(run: Training, options: argparse.Namespace, generation: int) -> None:
-    """Train to the end, from wherever ``run`` stands."""
+def train(options: argparse.Namespace, device: torch.device) -> None:
+    """Train to the end, from the newest checkpoint."""
     data, test_x, test_y = digits()
-    world = dist.get_world_size()
+    run, world = Training(options.seed, device), dist.get_world_size()
+    path = newest(options.checkpoint_dir, device) if options.checkpoint_dir else None
+    if path:
+        run.load(path)
+    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    generation = int(os.environ.get("ELAUNCH_GENERATION", restarts + 1))
+    place = f"rank {run.rank} of {world}  pid {os.getpid()}  device {device}"
+    say(f"{place}  generation {generation}  restarts {restarts}: starts after step {run.step}")
     divisible = options.batch_size % world == 0
     if not divisible and run.rank == 0:
         say(f"a global batch of {options.batch_size} cannot be divided by {world}: it is rounded up")
@@ -212,21 +219,15 @@ def parse() -> argparse.Namespace:
 @record
 def main() -> None:
     options = parse()
-    restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
-    generation = int(os.environ.get("ELAUNCH_GENERATION", restarts + 1))
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
     torch.set_num_threads(1)  # the number of threads must not change the sums
     dist.init_process_group("nccl" if cuda else "gloo")
-    run = Training(options.seed, device)
-    path = newest(options.checkpoint_dir, device) if options.checkpoint_dir else None
-    if path:
-        run.load(path)
-    place = f"rank {run.rank} of {dist.get_world_size()}  pid {os.getpid()}  device {device}"
-    say(f"{place}  generation {generation}  restarts {restarts}: starts after step {run.step}")
-    train(run, options, generation)
+    # The model lives and dies in there. Should it outlive its process group, torch 2.13 can hang with Gloo,
+    # as it joins the group's thread while it holds the interpreter lock, which that thread may still need.
+    train(options, device)
     dist.destroy_process_group()
 
 
