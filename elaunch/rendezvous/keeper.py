@@ -5,8 +5,8 @@ etcd is kept. When all are gone, even by SIGKILL, etcd is kept while the job has
 end, after a grace if somebody left without a word, so that a replacement finds them.
 
 A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ...}`` once etcd serves, or
-``{"busy": JOB}`` or ``{"error": TEXT}``. The agent may say ``release``, and closes its side. The keeper's side
-stays open until it has ended.
+``{"busy": JOB}`` or ``{"error": TEXT}``. The agent may say ``release``, and closes its side. The keeper's
+side stays open until it has ended.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Keeper:
         )
 
     async def _check(self) -> None:
-        """Until etcd serves. Dialling comes first: gRPC would back off from a refusal for longer than it takes."""
+        """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
         deadline = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < deadline:
             try:
