@@ -18,6 +18,7 @@ from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State
 EXIT_JOIN_TIMEOUT = 75
 EXIT_START_FAILED = 71
 STOPPED_EARLY = "stopped_early"
+RANK_FAILED = "rank_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +141,13 @@ def _node_lost(job: Job, node_id: str, now: float) -> Job:
         return job
     job = job.without_node(node_id)
     member = job.plan.member(node_id) if job.plan else None
-    if member is None or job.phase not in (Phase.STARTING, Phase.RUNNING) or node_id in job.succeeded:
+    if member is None or node_id in job.succeeded:
         return job
-    return _abort(job, now, Reason("node_lost", f"node {member.host} ({node_id}) was lost"))
+    reason = Reason("node_lost", f"node {member.host} ({node_id}) was lost")
+    if job.phase is Phase.ABORTING and job.reason.code == RANK_FAILED and not view.at_rest(job.generation):
+        # Ranks that fail just before their node's lease ends, or its peers', failed because the node did.
+        return replace(job, reason=reason, charged=False, verdict=None, exit_code=0)
+    return _abort(job, now, reason) if job.phase in (Phase.STARTING, Phase.RUNNING) else job
 
 
 def _status(job: Job, status: NodeStatus, now: float) -> Job:
@@ -186,10 +191,10 @@ def _rank_failed(job: Job, now: float) -> Job:
     first = job.failures[0]
     text = describe_exit(first)
     if job.restart_count < job.policy.max_restarts:
-        return replace(_abort(job, now, Reason("rank_failed", text)), charged=True)
+        return replace(_abort(job, now, Reason(RANK_FAILED, text)), charged=True)
     spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
     code = first.exit.exit_code
-    return _end(job, now, Phase.FAILED, Reason("rank_failed", text + spent), code if code > 0 else 128 - code)
+    return _end(job, now, Phase.FAILED, Reason(RANK_FAILED, text + spent), code if code > 0 else 128 - code)
 
 
 def describe_exit(failure: Failure) -> str:
