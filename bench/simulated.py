@@ -12,6 +12,8 @@ import os
 import sys
 import time
 
+import structlog
+
 from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
@@ -84,4 +86,5 @@ async def join(endpoint: str, job: str, total: int, count: int) -> dict[str, obj
 
 
 if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(join(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
