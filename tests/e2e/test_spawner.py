@@ -24,7 +24,7 @@ from tests.e2e.spawning import PROGRAMS, Bench, environment, python
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 
-@pytest.fixture()
+@pytest.fixture
 def bench() -> Iterator[Bench]:
     made = Bench("exec")
     yield made

@@ -22,9 +22,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 ENDINGS = [
     name
     for name, value in vars(endings).items()
-    if callable(value)
-    and getattr(value, "__module__", "") == endings.__name__
-    and isinstance(value, type(lambda: 0))
+    if callable(value) and getattr(value, "__module__", "") == endings.__name__ and isinstance(value, type(lambda: 0))
 ]
 
 
@@ -45,9 +43,9 @@ def exec_() -> Iterator[Bench]:
 Both = Callable[..., tuple[list[Result], list[Result]]]
 
 
-@pytest.fixture()
+@pytest.fixture
 def both(warm: Bench, exec_: Bench, tmp_path: Path) -> Both:
-    """Runs the same programs forked and exec'd; each run's folder is in the rank's environment as HERE."""
+    """Runs the same programs forked and exec'd."""
 
     def run(*programs: Program, **env: str) -> tuple[list[Result], list[Result]]:
         warm.notes.clear()
@@ -112,7 +110,8 @@ def test_ranks_draw_random_numbers_of_their_own(warm: Bench, tmp_path: Path) -> 
     program = tmp_path / "draw.py"
     program.write_text(
         "import random, uuid, multiprocessing as m, numpy, tempfile, torch\n"
-        "print(random.random(), numpy.random.rand(), torch.initial_seed(), torch.rand(1).item(), uuid.uuid4(), m.current_process().authkey.hex(),"
+        "print(random.random(), numpy.random.rand(), torch.initial_seed(), torch.rand(1).item(), uuid.uuid4(),"
+        " m.current_process().authkey.hex(),"
         " next(tempfile._get_candidate_names()))\n"
     )
     first, second = warm.run([python("script", program)] * 2, tmp_path / "out")

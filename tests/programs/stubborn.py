@@ -12,11 +12,11 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
-        print("grandchild", os.getpid(), flush=True)
+        os.write(1, f"grandchild {os.getpid()}\n".encode())
         time.sleep(600)
     os._exit(0)
 os.wait()
-print("rank", os.getpid(), flush=True)
+os.write(1, f"rank {os.getpid()}\n".encode())
 if sys.argv[1] == "stay":
     time.sleep(600)
 sys.exit(int(sys.argv[1]))
