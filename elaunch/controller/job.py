@@ -106,6 +106,7 @@ class Job:
 
     ``plan`` is the newest plan, committed or not (``uncommitted`` tells). ``charged`` says whether the restart that
     an abort leads to counts against the budget, ``verdict`` what the job ends as when the abort is through.
+    ``horizon`` is the last ``joined`` among the nodes that there were when the job ended.
     """
 
     policy: Policy
@@ -121,6 +122,7 @@ class Job:
     succeeded: frozenset[str] = frozenset()
     charged: bool = False
     verdict: Phase | None = None
+    horizon: int = 0
     formed: bool = False
     since: float = 0.0
     last_call: float | None = None
@@ -145,6 +147,7 @@ class Job:
             self.exit_code,
             verdict,
             self.charged,
+            self.horizon,
         )
 
     def with_node(self, view: NodeView) -> Job:
