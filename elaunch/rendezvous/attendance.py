@@ -132,9 +132,7 @@ class Attendance:
             return
         reason = Reason("closed", f"node {self._template.host} (pid {self._template.pid}) ended")
         try:
-            await self._site.store.txn(
-                [Compare(key, Field.MOD_REVISION, revision)], [Put(key, encode(reason))]
-            )
+            await self._site.store.txn([Compare(key, Field.MOD_REVISION, revision)], [Put(key, encode(reason))])
         except AmbiguousError:
             await self.close_run()  # closing twice is harmless: the second time changes nothing
 
@@ -153,9 +151,7 @@ class Attendance:
         return 0 < self._first_joined < view.closed
 
     def _closed_error(self) -> RunClosedError:
-        return RunClosedError(
-            f"rendezvous: the run {self._site.keys.job!r} is closed: one of its nodes has ended"
-        )
+        return RunClosedError(f"rendezvous: the run {self._site.keys.job!r} is closed: one of its nodes has ended")
 
     def _shortage(self, timeout: float) -> str:
         limits = self._site.limits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import NoReturn
 
@@ -45,10 +46,8 @@ class Outlook:
     async def newer(self, than: View, timeout: float | None = None) -> View:
         """The next view, or after ``timeout`` seconds the same one."""
         if self.view is than:
-            try:
+            with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), timeout)
-            except asyncio.TimeoutError:
-                pass
         return self.view
 
     async def reach(self, revision: int) -> None:

@@ -72,13 +72,15 @@ class _Values:
 
     def number(self, name: str, default: float, *, least: float | None = None) -> float:
         """Seconds (or a count), more than 0, or at least ``least``."""
-        return self._read(
+        value: float = self._read(
             name, default, float, lambda x: math.isfinite(x) and (x > 0 if least is None else x >= least)
         )
+        return value
 
     def whole(self, name: str, default: int) -> int:
         """Whole seconds, at least 2."""
-        return self._read(name, max(2, default), int, lambda x: x >= 2)
+        value: int = self._read(name, max(2, default), int, lambda x: x >= 2)
+        return value
 
     def _read(self, name: str, default: Any, kind: Callable[[Any], Any], fits: Callable[[Any], bool]) -> Any:
         text = self.given.get(name, default)

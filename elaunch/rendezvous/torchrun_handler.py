@@ -7,9 +7,10 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import Any, TypeVar
 
 from torch.distributed import DistError, TCPStore
 from torch.distributed.elastic.rendezvous import (
@@ -46,6 +47,7 @@ _SHARE_VARIABLE = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"  # torch's own switch for
 _CONNECT_TRY = 5.0  # seconds for one try to reach a round's store
 _LEAVE_TIMEOUT = 3.0  # seconds for letting go of the node's key when the process ends
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 
@@ -133,9 +135,7 @@ class TorchrunHandler(RendezvousHandler):  # type: ignore[misc]
         settings = self._settings
         if self._loop is None:
             self._loop = LoopThread("elaunch-rendezvous")
-            self._etcd = EtcdStore(
-                settings.endpoints, credentials=settings.credentials, deadline=settings.etcd_timeout
-            )
+            self._etcd = EtcdStore(settings.endpoints, credentials=settings.credentials, deadline=settings.etcd_timeout)
             # A signal ends torchrun without shutdown(): the others should not have to wait for the lease then.
             atexit.register(self._leave)
         etcd = self._etcd
@@ -160,7 +160,7 @@ class TorchrunHandler(RendezvousHandler):  # type: ignore[misc]
             version=__version__,
         )
 
-    def _call(self, work, timeout=None):  # type: ignore[no-untyped-def]
+    def _call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         assert self._loop is not None
         return self._loop.call(work, timeout)
 

@@ -63,7 +63,7 @@ class Job:
             agent = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
-                    *("--rdzv-backend=elaunch", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=a/job"),
+                    *("--rdzv-backend=elaunch", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=a job"),
                     *options,
                     *(str(self.directory / "program.py"), str(self.events_file), str(self.stop)),
                 ],
@@ -101,6 +101,7 @@ class Job:
         deadline = time.monotonic() + DEADLINE
         while not condition():
             assert time.monotonic() < deadline, self.logs()
+            assert any(agent.poll() is None for agent in self.agents), self.logs()
             time.sleep(0.05)
 
     def finish(self, *agents: subprocess.Popen) -> None:
