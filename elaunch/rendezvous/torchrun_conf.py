@@ -151,14 +151,20 @@ def _has_port(part: str) -> bool:
 
 
 def own_address(endpoint: str) -> str:
-    """The address from which this node reaches ``endpoint``. Raises UsageError where that has no address."""
+    """The address from which this node reaches ``endpoint``, IPv4 where it can. Raises UsageError if there is none."""
     if endpoint.startswith("unix:"):
         return "127.0.0.1"
     host, _, port = endpoint.rpartition(":")
+    reason = ""
     try:
-        family, _, _, _, target = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect(target)  # sends nothing: the kernel only chooses the route
-            return str(probe.getsockname()[0])
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
     except (OSError, ValueError) as error:
         raise UsageError(f"rendezvous: no way to {endpoint!r}: {error}") from error
+    for family, _, _, _, target in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(target)  # sends nothing: the kernel only chooses the route
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            reason = str(error)
+    raise UsageError(f"rendezvous: no way to {endpoint!r}: {reason}")

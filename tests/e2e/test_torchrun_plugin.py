@@ -180,6 +180,7 @@ def test_rounds_under_torchrun(job: Job) -> None:
     after = job.wait_for(generation=2, size=4)
     assert {rank["TORCHELASTIC_USE_AGENT_STORE"] for rank in after} == {"True"}
     assert after[0]["MASTER_PORT"] != before[0]["MASTER_PORT"]
+    assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in after} <= {"0", "1"}
     job.finish(first, second)
 
     # The same id again, with another number of nodes. One agent dies, the other goes on.
