@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from elaunch import __version__
+from elaunch.agent import failures
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
@@ -49,9 +50,9 @@ async def run_agent(options: LaunchOptions) -> Outcome:
             if signals.first is None:
                 raise
             end = End("stopped", 128 + signals.first, "signal", f"stopped by {signals.first.name}")
-    failures = tuple(_failure(f) for f in end.failures)
+    _pass_on(end)
     outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
-    return Outcome(end.exit_code, end.code, end.reason, outcome, failures)  # type: ignore[arg-type]
+    return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)))  # type: ignore[arg-type]
 
 
 class Agent:
@@ -225,6 +226,30 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()
+
+
+def _pass_on(end: End) -> None:
+    """Copy the root cause to where whoever started this agent looks for it."""
+    destination = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not destination or not end.failures:
+        return
+    root = end.failures[0]
+    here = root.host == socket.gethostname()
+    told = failures.Failure(
+        rank=root.exit.rank,
+        local_rank=root.exit.local_rank,
+        host=root.host,
+        pid=root.exit.pid,
+        exit_code=root.exit.exit_code,
+        time=root.exit.time,
+        message=root.exit.message,
+        traceback=root.exit.traceback,
+        error_file=root.exit.error_file if here else "",
+    )
+    try:
+        failures.copy_root_cause(told, destination)
+    except OSError as error:
+        structlog.get_logger().warning("error_file_not_written", path=destination, reason=str(error))
 
 
 def _failure(failure: Failure) -> RankFailure:

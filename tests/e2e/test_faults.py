@@ -115,7 +115,7 @@ def test_a_fixed_world_gives_up_at_the_join_timeout(job: MakeJob, etcd: str) -> 
 
 def test_a_late_node_grows_the_world_and_sigterm_shrinks_it(job: MakeJob, etcd: str) -> None:
     two = job(
-        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=grow", "--rdzv-conf=last_call_timeout=0", *ELASTIC
+        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=grow", "--rdzv-conf=last_call_timeout=0.5", *ELASTIC
     )  # fmt: skip
     first = two.agent()
     two.steps_in(1, 2)
