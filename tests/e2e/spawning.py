@@ -81,10 +81,12 @@ class Bench:
         """Run the programs to their ends."""
         self.start(programs, folder, **env)
         codes = {}
-        while len(codes) < len(programs):
-            end = self.exit()
-            codes[end.local_rank] = end.exit_code
-        self.stop()
+        try:
+            while len(codes) < len(programs):
+                end = self.exit()
+                codes[end.local_rank] = end.exit_code
+        finally:
+            self.stop()
         return [
             Result(codes[n], (folder / f"{n}.out").read_text(), (folder / f"{n}.err").read_text())
             for n in range(len(programs))

@@ -267,9 +267,12 @@ def test_the_store_serves_on_a_socket_that_was_listening_before(host: str, bench
 def test_a_store_that_dies_is_told(bench: Bench, tmp_path: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     bench.start([inline(SLEEP)], tmp_path, listener)
-    children = trees.descendants(bench.spawner.pid, trees.snapshot())
-    (store,) = [p.pid for p in children if b"store_host" in Path(f"/proc/{p.pid}/cmdline").read_bytes()]
-    os.kill(store, signal.SIGKILL)
+
+    def store() -> list[int]:
+        children = trees.descendants(bench.spawner.pid, trees.snapshot())
+        return [p.pid for p in children if b"store_host" in Path(f"/proc/{p.pid}/cmdline").read_bytes()]
+
+    os.kill(eventually(store)[0], signal.SIGKILL)
     end = bench.exit()
     assert (end.local_rank, end.exit_code) == (STORE, -9)
     bench.stop()
