@@ -58,8 +58,8 @@ class Nursery:
         while True:
             self.poller.poll(self._timeout() * 1000)
             self.channel.flush()
-            self._reap()
-            self._watch_deadline()
+            if self._reap():
+                self._watch_deadline()
             for message in self.channel.receive():
                 run = self._handle(message)
                 if run is not None:
@@ -84,7 +84,7 @@ class Nursery:
         return max(0.0, min(wake - now, _IDLE_SECONDS))
 
     def _watch_deadline(self) -> None:
-        if (self.ranks or self.store) and time.monotonic() >= self.page.get():
+        if time.monotonic() >= self.page.get():
             if self.stopping is None:
                 self.channel.send({"event": "deadline"})
             self._kill()

@@ -154,11 +154,12 @@ def _entries(folder: str) -> Iterable[os.DirEntry[str]]:
 
 
 def _module_name(entry: os.DirEntry[str], suffixes: tuple[str, ...]) -> str | None:
-    for suffix in suffixes:
-        if entry.name.endswith(suffix):
-            return entry.name[: -len(suffix)]
-        if os.path.isfile(os.path.join(entry.path, "__init__" + suffix)):
-            return entry.name
+    suffix = next((s for s in suffixes if entry.name.endswith(s)), None)
+    if suffix is not None:
+        return entry.name[: -len(suffix)]
+    if entry.name.isidentifier() and entry.is_dir():
+        inits = (os.path.join(entry.path, "__init__" + s) for s in suffixes)
+        return entry.name if any(map(os.path.isfile, inits)) else None
     return None
 
 
