@@ -148,6 +148,7 @@ class Nursery:
             if child is None:
                 children.settle(parent, self.dispositions, streams, start.cpus)
                 if forked:
+                    children.retitle(command(start.program))
                     return self._unwind(_rank_run(start, self.environment))
                 children.execute(command(start.program), start.env)
         self.ranks[start.local_rank] = child
@@ -160,6 +161,7 @@ class Nursery:
         if child is None:
             children.settle_store(parent)
             if self.warm is not None:
+                children.retitle([sys.executable, "elaunch-store"])
                 kept = os.dup(listener)
                 return self._unwind(lambda: _worker("store_host").host(kept, world_size))
             os.set_inheritable(listener, True)
@@ -271,7 +273,7 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
     warm = None
     if argv[2] == "warm":
         try:
-            children.warm_up(("torch", *argv[3:]))
+            children.warm_up(("torch", *argv[3:-1]))
         except Exception as error:  # noqa: BLE001 - a user's module may raise anything
             channel.send({"event": "failed", "text": f"{type(error).__name__}: {error}"})
             sys.exit(1)

@@ -29,6 +29,7 @@ STORE = -1
 _REPLY_SECONDS = 30.0
 _KILL_BOUND_SECONDS = 10.0
 _IMPORT_SECONDS = 600.0
+_ROOM = " " * 1024  # a forked rank's command line is written over the spawner process's
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +158,7 @@ class Spawner:
             raise StartError(f"cannot start the ranks: {reply['error']}")
         for note in reply["notes"]:
             self._note(note)
-        pids = {int(local_rank): pid for local_rank, pid in reply["pids"].items()}
-        return pids
+        return {int(local_rank): pid for local_rank, pid in reply["pids"].items()}
 
     def exits(self) -> asyncio.Queue[Exit]:
         """Where the exits arrive, in order; the store's own only when nobody asked for it."""
@@ -287,5 +287,5 @@ def _start_process(
     start: str, preload: Sequence[str], env: Mapping[str, str], sock: int, page: int
 ) -> subprocess.Popen[bytes]:
     program = Path(__file__).with_name("spawner_process.py")
-    argv: list[Any] = [sys.executable, "-u", program, str(sock), str(page), start, *preload]
+    argv: list[Any] = [sys.executable, "-u", program, str(sock), str(page), start, *preload, _ROOM]
     return subprocess.Popen(argv, env=dict(env), pass_fds=(sock, page), start_new_session=True)
