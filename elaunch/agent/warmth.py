@@ -66,6 +66,8 @@ class Warmth:
         program = start.program
         if program.kind == "command":
             return "it is not a Python program"
+        if program.kind == "run_path":
+            return "--run-path is always a plain start"
         checks: tuple[Callable[[], str | None], ...] = (
             lambda: _other_interpreter(program),
             lambda: _changed_variable(self.env, start.env),

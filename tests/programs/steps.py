@@ -24,7 +24,14 @@ NAMES = (
 
 
 def record(event: str, **values: object) -> None:
-    line = {"event": event, "rank": RANK, "generation": GENERATION, "pid": os.getpid(), "t": time.monotonic(), **values}
+    line = {
+        "event": event,
+        "rank": RANK,
+        "generation": GENERATION,
+        "pid": os.getpid(),
+        "t": time.monotonic(),
+        **values,
+    }
     with open(OUT / f"{GENERATION}-{RANK}.jsonl", "a") as file:
         file.write(json.dumps(line) + "\n")
 
