@@ -31,7 +31,9 @@ def prefix() -> str:
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
-def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(etcd: Member, prefix: str, cut: Cut) -> None:
+def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(
+    etcd: Member, prefix: str, cut: Cut
+) -> None:
     async def body() -> None:
         async with opened(etcd.endpoint) as direct, proxied(etcd.endpoint) as proxy:
             async with opened(proxy.endpoint) as store:
@@ -51,7 +53,9 @@ def test_a_transaction_that_was_never_sent_is_not_ambiguous(etcd: Member, prefix
         async with opened(nobody, etcd.endpoint) as store:
             assert (await store.txn([absent(prefix + "a")], [Put(prefix + "a", b"1")])).succeeded
         async with opened(nobody, deadline=0.6) as store:
-            with pytest.raises(EtcdLostError, match=rf"{nobody} did not answer within [01]\.\d s .*cannot connect"):
+            with pytest.raises(
+                EtcdLostError, match=rf"{nobody} did not answer within [01]\.\d s .*cannot connect"
+            ):
                 await store.txn([], [Put(prefix + "a", b"1")])
 
     run(body())
@@ -81,7 +85,9 @@ def test_a_commit_is_applied_exactly_once(etcd: Member, prefix: str, cut: Cut) -
                 guards = [Compare(prefix + "leader", Field.CREATE_REVISION, leader)]
                 before = await commit(store, guards, [Put(prefix + "n", b"0")], token_key=prefix + "token")
                 proxy.arm(b"one", cut, lambda: changed(direct, prefix + "n", after=before))
-                revision = await commit(store, guards, [Put(prefix + "n", b"one")], token_key=prefix + "token")
+                revision = await commit(
+                    store, guards, [Put(prefix + "n", b"one")], token_key=prefix + "token"
+                )
                 await commit(store, guards, [Put(prefix + "n", b"two")], token_key=prefix + "token")
                 await proxy.deliver()
                 await direct.put(prefix + "end", b"")
@@ -133,7 +139,10 @@ def test_another_failed_guard_is_a_conflict(store_maker, prefix: str) -> None:
         await store.put(prefix + "plan", b"there already")
         with pytest.raises(ConflictError, match="plan has changed"):
             await commit(
-                store, [guard, absent(prefix + "plan")], [Put(prefix + "plan", b"")], token_key=prefix + "token"
+                store,
+                [guard, absent(prefix + "plan")],
+                [Put(prefix + "plan", b"")],
+                token_key=prefix + "token",
             )
         await store.close()
 

@@ -106,14 +106,10 @@ def test_password_over_tls(cluster: Cluster) -> None:
             await asyncio.to_thread(enable_auth, cluster)
             with pytest.raises(EtcdRefusedError, match="refused"):
                 await store.put("/elaunch/a/b", b"")
-        async with opened(
-            *cluster.endpoints, credentials=certificates.credentials("job", "wrong")
-        ) as store:
+        async with opened(*cluster.endpoints, credentials=certificates.credentials("job", "wrong")) as store:
             with pytest.raises(EndpointUnreachableError, match="authentication failed"):
                 await store.check()
-        async with opened(
-            *cluster.endpoints, credentials=certificates.credentials("job", "secret")
-        ) as store:
+        async with opened(*cluster.endpoints, credentials=certificates.credentials("job", "secret")) as store:
             await store.check()
             assert (await store.txn([absent("/elaunch/a/b")], [Put("/elaunch/a/b", b"1")])).succeeded
             with pytest.raises(EtcdRefusedError, match="permission denied"):
