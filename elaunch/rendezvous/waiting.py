@@ -13,8 +13,8 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
     """The result of ``awaitable``. Raises asyncio.TimeoutError after ``seconds``, and cancels it then.
 
     Unlike asyncio.wait_for before Python 3.12 (gh-86296), and unlike awaiting a grpc.aio call, it never
-    swallows a cancellation that comes in the same turn of the loop as the result: the cancelled task would run
-    on for ever.
+    swallows a cancellation that comes in the same turn of the loop as the result: the cancelled task would
+    run on for ever.
     """
     task = asyncio.ensure_future(awaitable)
     task.add_done_callback(_retrieve)
