@@ -19,6 +19,7 @@ from elaunch.errors import EndpointUnreachableError, StartError, UsageError
 from elaunch.rendezvous.addresses import is_taken, join, listen_addresses, owns
 from elaunch.rendezvous.binary import EtcdBinary, find_etcd
 from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.endpoints import parse_endpoints
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import Meeting, default_state_dir
 from elaunch.rendezvous.keeper import Order
@@ -74,18 +75,19 @@ async def ensure_embedded(
 ) -> EmbeddedEtcd:
     """The embedded etcd of ``job``: the one that serves already, or a new one.
 
-    Without an ``endpoint`` it is on a Unix socket and leaves nothing behind. With ``host:port``, which must
-    be this machine's, it is on that port, its data in ``state_dir`` (default: below XDG_STATE_HOME).
-
+    Without an ``endpoint``, or at port 0, it is on a Unix socket and leaves nothing behind. With ``host:port``,
+    which must be this machine's, it is on that port, its data in ``state_dir`` (default: below XDG_STATE_HOME).
     ``grace`` is for how many seconds it waits for a new agent when all have died and no node is left.
+
     Raises UsageError if the port is taken or there is no etcd program, EndpointUnreachableError if it does
     not start.
     """
     find_etcd()
-    if endpoint is None:
+    if endpoint is None or endpoint.endswith(":0"):  # torchrun's way to say: any free port will do
         directory = Path(tempfile.mkdtemp(prefix="elaunch-", dir=_short_temporary_directory()))
         order = Order(job, str(directory), (), Layout(directory).endpoint, True, "", grace, 0, ())
         return await _hire(order)
+    parse_endpoints([endpoint])
     host, _, port = endpoint.rpartition(":")
     return await _Place(host, int(port), job, state_dir, several_hosts, grace).ensure()
 

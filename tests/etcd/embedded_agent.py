@@ -1,7 +1,7 @@
 """An agent that wants an embedded etcd, as a process that a test may kill.
 
-Arguments: endpoint (or "-"), job, state directory, grace. It prints what it got, then obeys lines on standard input:
-``release``.
+Arguments: endpoint (or "-"), job, state directory, grace. It prints what it got, then obeys one line on its
+standard input: ``release``.
 """
 
 from __future__ import annotations

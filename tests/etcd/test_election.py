@@ -122,19 +122,22 @@ def test_nobody_leads_on_a_lease_that_is_gone(store_maker, keys: JobKeys) -> Non
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
 def test_an_election_whose_answer_was_lost_is_won_once(etcd: Member, keys: JobKeys, cut: Cut) -> None:
     async def body() -> None:
-        async with opened(etcd.endpoint) as direct, proxied(etcd.endpoint) as proxy:
-            async with opened(proxy.endpoint) as store:
+        async with (
+            opened(etcd.endpoint) as direct,
+            proxied(etcd.endpoint) as proxy,
+            opened(proxy.endpoint) as store,
+        ):
 
-                async def leads() -> None:
-                    while await direct.get(keys.leader) is None:
-                        await asyncio.sleep(0.01)
+            async def leads() -> None:
+                async for _ in direct.watch(keys.leader, start_revision=1):
+                    return
 
-                proxy.arm(b"contender", cut, leads)
-                leadership, _ = await campaign(store, keys, "contender")
-                assert proxy.cuts == 1
-                kv = await direct.get(keys.leader)
-                assert kv is not None
-                assert kv.create_revision == leadership.epoch
+            proxy.arm(b"contender", cut, leads)
+            leadership, _ = await campaign(store, keys, "contender")
+            assert proxy.cuts == 1
+            kv = await direct.get(keys.leader)
+            assert kv is not None
+            assert kv.create_revision == leadership.epoch
 
     run(body())
 

@@ -69,7 +69,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_under_load(cluster: Cluster) 
             assert time.monotonic() - killed < FAILOVER
             await asyncio.wait_for(following, FAILOVER)
             kept = {kv.key: kv.mod_revision for kv in (await writing.list("/load/")).items}
-            assert dict((key, revision) for revision, key in told) == kept
+            assert {key: revision for revision, key in told} == kept
             assert [revision for revision, _ in told] == sorted(kept.values())
             sure = {key: revision for key, revision in written.items() if revision is not None}
             assert sure.items() <= kept.items()
