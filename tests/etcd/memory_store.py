@@ -66,7 +66,9 @@ class MemoryStore:
                 self._keys[op.key] = KeyValue(op.key, op.value, created, revision, op.lease)
                 changes.append(Change(self._keys[op.key], False))
                 continue
-            doomed = [key for key in sorted(self._keys) if key == op.key or (op.prefix and key.startswith(op.key))]
+            doomed = [
+                key for key in sorted(self._keys) if key == op.key or (op.prefix and key.startswith(op.key))
+            ]
             for key in doomed:
                 del self._keys[key]
                 changes.append(Change(KeyValue(key, b"", 0, revision), True))
