@@ -25,7 +25,7 @@ from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.signals import SignalWatch
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
-from elaunch.agent.store import Backend, listen, local_address, open_backend
+from elaunch.agent.store import LOOPBACK, Backend, listen, local_address, open_backend
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
@@ -162,9 +162,7 @@ class Agent:
         try:
             await self._backend.store.check(timeout=timeout)
         except EndpointUnreachableError as error:
-            raise EtcdLostError(
-                f"{error}; its lease is lost and its ranks were stopped{self._advice()}"
-            ) from None
+            raise EtcdLostError(f"{error}; its lease is lost and its ranks were stopped{self._advice()}") from None
 
     def _advice(self) -> str:
         if self._options.backend == "etcd":
@@ -193,27 +191,36 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     runtime = Path(tempfile.mkdtemp(prefix="elaunch-"))
     page = DeadlinePage.create()
     farewell = runtime / "farewell.json"
+    keepers: list[int] = []
+    preparation = LaunchPreparation(options, os.environ)
+    if preparation.warning:
+        structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     try:
-        preparation = LaunchPreparation(options)
         async with AsyncExitStack() as stack:
+            stack.callback(preparation.folder.remove_unused)
             spawner = await Spawner.open(
-                start=preparation.start_mode,
+                start=options.start,
                 preload=options.preload,
-                env=preparation.spawner_env,
+                env=preparation.env,
                 deadline=page,
                 farewell=[sys.executable, "-m", "elaunch.agent.farewell", str(farewell)],
+                farewell_env=dict(os.environ),
+                note=lambda text: structlog.get_logger().info("exec_start", text=text),
+                spare=lambda: keepers,
             )
             stack.push_async_callback(spawner.close)
             backend = await open_backend(options)
+            if backend.embedded is not None:
+                keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
             server = ControlServer(options.job)
             address = local_address(options)
-            port = await server.start(address if address.startswith("127.") else "0.0.0.0")
+            port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
             stack.push_async_callback(server.stop)
             board = StatusBoard()
             group = Group(spawner, board, preparation, lambda: listen(address), options.shutdown_timeout)
+            stack.callback(group.close)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-            stack.push_async_callback(group.close)
             yield Agent(options, backend, server, control, group, board, page, signals, farewell)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)

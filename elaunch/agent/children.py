@@ -146,9 +146,7 @@ def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
     try:
         os.execvpe(argv[0], list(argv), env)
     except OSError as error:
-        _fail(
-            f"cannot run {argv[0]!r}: {error.strerror}", 127 if isinstance(error, FileNotFoundError) else 126
-        )
+        _fail(f"cannot run {argv[0]!r}: {error.strerror}", 127 if isinstance(error, FileNotFoundError) else 126)
 
 
 def _fail(text: str, code: int) -> NoReturn:

@@ -43,9 +43,7 @@ class Group:
     virtual_local_rank: bool = False
 
 
-def worker_environment(
-    base: Mapping[str, str], place: Place, group: Group, error_file: str = ""
-) -> dict[str, str]:
+def worker_environment(base: Mapping[str, str], place: Place, group: Group, error_file: str = "") -> dict[str, str]:
     """The whole environment of the rank at ``place``; ``base`` is the agent's.
 
     Raises StartError where ``--virtual-local-rank`` finds fewer visible devices than ranks.
@@ -125,6 +123,4 @@ def line_prefix(template: str | None, place: Place) -> str:
     """What stands before a rank's teed lines; ``template``: TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE."""
     if not template:
         return f"[{place.role}{place.local_rank}]:"
-    return Template(template).safe_substitute(
-        role_name=place.role, local_rank=place.local_rank, rank=place.rank
-    )
+    return Template(template).safe_substitute(role_name=place.role, local_rank=place.local_rank, rank=place.rank)

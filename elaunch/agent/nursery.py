@@ -211,9 +211,7 @@ class Nursery:
     def _stop(self, message: Message) -> None:
         now = time.monotonic()
         if self.stopping is None:
-            self.stopping = Stopping(
-                message["signum"], now + message["grace"], self.poller, _KILL_BOUND_SECONDS
-            )
+            self.stopping = Stopping(message["signum"], now + message["grace"], self.poller, _KILL_BOUND_SECONDS)
         else:
             self.stopping.hurry(now + message["grace"])
         self.stopping.waiting.append(message)

@@ -207,9 +207,7 @@ class Spawner:
             self._send({**message, "id": number}, fds)
             return await asyncio.wait_for(reply, seconds)
         except asyncio.TimeoutError:
-            raise StartError(
-                f"the spawner process did not answer {message['op']!r} in {seconds:.0f} s"
-            ) from None
+            raise StartError(f"the spawner process did not answer {message['op']!r} in {seconds:.0f} s") from None
         finally:
             self._replies.pop(number, None)
 

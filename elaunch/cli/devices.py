@@ -44,11 +44,7 @@ def count_slots(text: str, environ: Mapping[str, str]) -> int:
 
 def _none_found(text: str, build: Build) -> str:
     usable = build.cuda or build.hip if text == "gpu" else build.xpu
-    why = (
-        "no such device is visible here"
-        if usable
-        else f"the installed torch is a build without {text} support"
-    )
+    why = "no such device is visible here" if usable else f"the installed torch is a build without {text} support"
     return f"{why}; give a number, or auto to fall back to the CPUs"
 
 

@@ -85,7 +85,5 @@ def resolve_preload(values: Values, mode: StartMode) -> tuple[str, ...]:
         if not all(part.isidentifier() for part in name.split(".")):
             raise values.error("preload", f"{name!r} is no module's name")
     if names and mode == "exec":
-        raise values.error(
-            "preload", "only a warm start can preload; leave it out, or start Python with --start=warm"
-        )
+        raise values.error("preload", "only a warm start can preload; leave it out, or start Python with --start=warm")
     return names

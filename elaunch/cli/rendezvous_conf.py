@@ -138,7 +138,5 @@ def _access(values: dict[str, Any], environ: Mapping[str, str]) -> EtcdAccess:
     if password and "user" not in values:
         raise ValueError("password_file: give user=NAME too")
     if "user" in values and not password:
-        raise ValueError(
-            f"user={values['user']}: set its password in {PASSWORD_VARIABLE}, or password_file=PATH"
-        )
+        raise ValueError(f"user={values['user']}: set its password in {PASSWORD_VARIABLE}, or password_file=PATH")
     return EtcdAccess(**values, password=password)

@@ -43,9 +43,7 @@ def parse_signals(text: str) -> tuple[signal.Signals, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in signal.Signals.__members__]
     if unknown or not names:
-        raise ValueError(
-            f"{unknown[0]!r} is no signal here" if unknown else "expected names such as SIGTERM,SIGUSR1"
-        )
+        raise ValueError(f"{unknown[0]!r} is no signal here" if unknown else "expected names such as SIGTERM,SIGUSR1")
     signals = tuple(dict.fromkeys(signal.Signals[name] for name in names))
     for one in signals:
         if one in _NEVER:
@@ -161,7 +159,5 @@ def _logs_specs(values: Values) -> str | None:
         known = sorted(entry_points(group="torchrun.logs_specs").names)
         if name not in known:
             known_text = f"installed are {', '.join(known)}" if known else "none is installed"
-            raise values.error(
-                "logs_specs", f"no such entry point in group torchrun.logs_specs; {known_text}"
-            )
+            raise values.error("logs_specs", f"no such entry point in group torchrun.logs_specs; {known_text}")
     return name

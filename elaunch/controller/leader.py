@@ -199,9 +199,7 @@ class Term:
         self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic())
         self._written = state
         self._step(Tick())
-        self._log.info(
-            "leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation
-        )
+        self._log.info("leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation)
         for node_id in list(self._early):
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))

@@ -18,6 +18,7 @@ from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State
 EXIT_JOIN_TIMEOUT = 75
 EXIT_START_FAILED = 71
 STOPPED_EARLY = "stopped_early"
+RANK_FAILED = "rank_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +141,13 @@ def _node_lost(job: Job, node_id: str, now: float) -> Job:
         return job
     job = job.without_node(node_id)
     member = job.plan.member(node_id) if job.plan else None
-    if member is None or job.phase not in (Phase.STARTING, Phase.RUNNING) or node_id in job.succeeded:
+    if member is None or node_id in job.succeeded:
         return job
-    return _abort(job, now, Reason("node_lost", f"node {member.host} ({node_id}) was lost"))
+    reason = Reason("node_lost", f"node {member.host} ({node_id}) was lost")
+    if job.phase is Phase.ABORTING and job.reason.code == RANK_FAILED and not view.at_rest(job.generation):
+        # Ranks that fail just before their node's lease ends, or its peers', failed because the node did.
+        return replace(job, reason=reason, charged=False, verdict=None, exit_code=0)
+    return _abort(job, now, reason) if job.phase in (Phase.STARTING, Phase.RUNNING) else job
 
 
 def _status(job: Job, status: NodeStatus, now: float) -> Job:
@@ -153,19 +158,11 @@ def _status(job: Job, status: NodeStatus, now: float) -> Job:
     if job.phase.final:
         return job
     if status.stop_job and job.verdict is not Phase.STOPPED:
-        reason = Reason(
-            "operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}"
-        )
+        reason = Reason("operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}")
         return _end(job, now, Phase.STOPPED, reason, status.leaving_exit_code or 130)
     if status.leaving and not job.nodes.keys() - {status.node_id} and job.phase is Phase.WAITING:
-        return _end(
-            job, now, Phase.STOPPED, Reason("stopped", status.leaving_reason), status.leaving_exit_code
-        )
-    if (
-        job.uncommitted
-        or status.generation != job.generation
-        or not (job.plan and job.plan.member(status.node_id))
-    ):
+        return _end(job, now, Phase.STOPPED, Reason("stopped", status.leaving_reason), status.leaving_exit_code)
+    if job.uncommitted or status.generation != job.generation or not (job.plan and job.plan.member(status.node_id)):
         return job
     known = {f.exit.rank for f in job.failures}
     failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
@@ -194,20 +191,16 @@ def _rank_failed(job: Job, now: float) -> Job:
     first = job.failures[0]
     text = describe_exit(first)
     if job.restart_count < job.policy.max_restarts:
-        return replace(_abort(job, now, Reason("rank_failed", text)), charged=True)
+        return replace(_abort(job, now, Reason(RANK_FAILED, text)), charged=True)
     spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
     code = first.exit.exit_code
-    return _end(job, now, Phase.FAILED, Reason("rank_failed", text + spent), code if code > 0 else 128 - code)
+    return _end(job, now, Phase.FAILED, Reason(RANK_FAILED, text + spent), code if code > 0 else 128 - code)
 
 
 def describe_exit(failure: Failure) -> str:
     """How a rank ended, as one sentence."""
     end = failure.exit
-    how = (
-        f"exited with code {end.exit_code}"
-        if end.exit_code > 0
-        else f"was killed by {_signal_name(-end.exit_code)}"
-    )
+    how = f"exited with code {end.exit_code}" if end.exit_code > 0 else f"was killed by {_signal_name(-end.exit_code)}"
     return f"rank {end.rank} (local rank {end.local_rank}, pid {end.pid} on {failure.host}) {how}"
 
 
@@ -258,9 +251,7 @@ def _advance(job: Job, now: float) -> Job:
 def _follow(job: Job, now: float) -> Job:
     """A generation that starts or runs: has it started, ended well, or does the world change?"""
     if all(m.node_id in job.succeeded for m in job.members):
-        return replace(
-            job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now
-        )
+        return replace(job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now)
     leaving = [v for v in _member_views(job) if v.status and v.status.leaving]
     if leaving:
         return _shrink(job, leaving[0], now)

@@ -51,6 +51,4 @@ class Meeting:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         found = self._directory.lstat()
         if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-            raise UsageError(
-                f"rendezvous: {self._directory} is not a directory that only you can write; remove it"
-            )
+            raise UsageError(f"rendezvous: {self._directory} is not a directory that only you can write; remove it")

@@ -64,8 +64,7 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
     if not (await store.list(keys.nodes)).items:
         return encode(ours)
     shown = "; ".join(
-        f"{_OPTION[name]} is {mine!r} here and {other!r} in the job"
-        for name, (other, mine) in differences.items()
+        f"{_OPTION[name]} is {mine!r} here and {other!r} in the job" for name, (other, mine) in differences.items()
     )
     raise SpecMismatchError(
         f"rendezvous: node {node.host} does not fit job {keys.job!r}: {shown}; "
@@ -75,8 +74,7 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
 
 def _differences(theirs: Spec, ours: Spec, role: str) -> dict[str, tuple[Any, Any]]:
     pairs: dict[str, tuple[Any, Any]] = {
-        name: (getattr(theirs, name), getattr(ours, name))
-        for name in ("min_nodes", "max_nodes", "max_restarts")
+        name: (getattr(theirs, name), getattr(ours, name)) for name in ("min_nodes", "max_nodes", "max_restarts")
     }
     if role in theirs.roles:
         pairs |= {name: (theirs.roles[role].get(name), value) for name, value in ours.roles[role].items()}

@@ -5,8 +5,8 @@ etcd is kept. When all are gone, even by SIGKILL, etcd is kept while the job has
 end, after a grace if somebody left without a word, so that a replacement finds them.
 
 A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ...}`` once etcd serves, or
-``{"busy": JOB}`` or ``{"error": TEXT}``. The agent may say ``release``, and closes its side. The keeper's side
-stays open until it has ended.
+``{"busy": JOB}`` or ``{"error": TEXT}``. The agent may say ``release``, and closes its side. The keeper's
+side stays open until it has ended.
 """
 
 from __future__ import annotations
@@ -166,9 +166,7 @@ class Keeper:
         return self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
 
     async def _try_start(self) -> None:
-        self._etcd = child.start(
-            find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open
-        )
+        self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
         checking = asyncio.ensure_future(self._check())
         ending = asyncio.ensure_future(asyncio.to_thread(self._etcd.wait))
         await asyncio.wait({checking, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -183,7 +181,7 @@ class Keeper:
         )
 
     async def _check(self) -> None:
-        """Until etcd serves. Dialling comes first: gRPC would back off from a refusal for longer than it takes."""
+        """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
         deadline = time.monotonic() + _START_TIMEOUT
         while time.monotonic() < deadline:
             try:
@@ -245,9 +243,7 @@ class Keeper:
         for _ in range(_RESTARTS):
             assert self._etcd is not None
             await asyncio.to_thread(self._etcd.wait)
-            self._etcd = child.start(
-                find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open
-            )
+            self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
         await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
         self._stop_soon()
 

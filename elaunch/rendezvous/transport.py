@@ -165,9 +165,7 @@ class Transport:
             finally:
                 state = channel.get_state(try_to_connect=True)
 
-    async def attempt(
-        self, endpoint: Endpoint, method: Method[Q, A], request: Q, *, timeout: float | None = None
-    ) -> A:
+    async def attempt(self, endpoint: Endpoint, method: Method[Q, A], request: Q, *, timeout: float | None = None) -> A:
         """One try at one endpoint. Raises TryAgainError where it may be sent again."""
         metadata = await self.metadata_or_again(endpoint)
         try:
@@ -217,7 +215,8 @@ class Transport:
     def lost(self, what: str, seconds: float) -> str:
         """One line: whom we asked, for how long, what came of it."""
         names = ", ".join(endpoint.text for endpoint in self.endpoints)
-        return f"etcd at {names} did not answer {what} within {seconds:.1f} s; last error: {self._last_error}"
+        call = what.rpartition("/")[2]
+        return f"etcd at {names} did not answer within {seconds:.1f} s ({call}); last error: {self._last_error}"
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

