@@ -1,9 +1,9 @@
 """elaunch beside torchrun, alternating in one run: start, recovery of a rank, recovery of an agent.
 
 (a) start to the first all-reduce of all ranks; (b) SIGKILL of a rank to the first all-reduce of the next
-generation, beside a bare fork from a warm process; (c) SIGKILL of one agent of two to the same. torchrun leaves
-the ranks of a SIGKILLed agent running, and then never recovers: there its ranks are killed in the same moment.
-Under elaunch only the agent is.
+generation, beside a bare fork from a warm process; (c) SIGKILL of one agent of two to the same. torchrun
+leaves the ranks of a SIGKILLed agent running, and then never recovers: there its ranks are killed in the
+same moment. Under elaunch only the agent is.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE = 120.0  # seconds for each thing that is waited for
-STEPS, FIRST_FAULT, SECOND_FAULT = 320, 60, 170
+STEPS, FIRST_FAULT, SECOND_FAULT = 320, 72, 170
 MARK = "ELAUNCH_DEMO"
 START = time.monotonic()
 Line = dict[str, Any]
@@ -87,7 +87,7 @@ class Demo:
             port = probe.getsockname()[1]
         options = ["--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3", "--rdzv-backend=c10d"]
         meet = [f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=demo", "--rdzv-conf=last_call_timeout=10"]
-        warm = ["--preload", "sklearn.datasets,torch.distributed.checkpoint"]
+        warm = ["--preload", "sklearn.datasets,torch.distributed.checkpoint.state_dict,torch._dynamo"]
         program = ["examples/train_ddp.py", "--checkpoint-dir", str(folder / "checkpoints")]
         pace = [
             "--steps",
