@@ -145,9 +145,7 @@ class _Place:
         except OSError as error:
             raise UsageError(f"rendezvous: cannot make {directory} for etcd: {error.strerror}") from error
         listen = tuple(join(address, self.port) for address in addresses)
-        order = Order(
-            self.job, str(directory), listen, endpoint, False, str(meeting.socket), self.grace, 0, (lock,)
-        )
+        order = Order(self.job, str(directory), listen, endpoint, False, str(meeting.socket), self.grace, 0, (lock,))
         return await _hire(order)
 
     async def _foreign(self, endpoint: str) -> EmbeddedEtcd:

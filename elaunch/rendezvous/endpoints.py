@@ -45,12 +45,7 @@ def _parse(text: str) -> Endpoint:
         return Endpoint(text)
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]") and len(host) > 2
-    if (
-        not port.isdecimal()
-        or not 0 < int(port) < 65536
-        or not host.strip("[]")
-        or (":" in host and not bracketed)
-    ):
+    if not port.isdecimal() or not 0 < int(port) < 65536 or not host.strip("[]") or (":" in host and not bracketed):
         raise UsageError(f"rendezvous: {text!r} is no etcd endpoint; give host:port, [v6]:port or unix:/path")
     return Endpoint(text)
 
@@ -87,9 +82,7 @@ class Credentials:
         if protocol not in ("http", "https"):
             raise UsageError(f"rendezvous: protocol={protocol} in --rdzv-conf; expected http or https")
         password = environ.get("ELAUNCH_ETCD_PASSWORD", "")
-        return cls(
-            path("cacert"), path("cert"), path("key"), value("user"), password, https=protocol == "https"
-        )
+        return cls(path("cacert"), path("cert"), path("key"), value("user"), password, https=protocol == "https")
 
     @property
     def tls(self) -> bool:

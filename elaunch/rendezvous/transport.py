@@ -222,9 +222,7 @@ class Transport:
         """One line: whom we asked, for how long, what came of it."""
         names = ", ".join(endpoint.text for endpoint in self.endpoints)
         call = what.rpartition("/")[2]
-        return (
-            f"etcd at {names} did not answer within {seconds:.1f} s ({call}); last error: {self._last_error}"
-        )
+        return f"etcd at {names} did not answer within {seconds:.1f} s ({call}); last error: {self._last_error}"
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

@@ -57,9 +57,7 @@ class Bench:
         self.page = DeadlinePage.create()
         self._loop = asyncio.new_event_loop()
         self.spawner: Spawner = self.do(
-            Spawner.open(
-                start=start, preload=preload, env=self.env, deadline=self.page, note=self.notes.append
-            )
+            Spawner.open(start=start, preload=preload, env=self.env, deadline=self.page, note=self.notes.append)
         )
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -71,9 +69,7 @@ class Bench:
         """Start one rank for each program, with its output in ``folder``."""
         folder.mkdir(exist_ok=True)
         starts = [
-            RankStart(
-                n, n, program, {**self.env, **env, "RANK": str(n)}, folder / f"{n}.out", folder / f"{n}.err"
-            )
+            RankStart(n, n, program, {**self.env, **env, "RANK": str(n)}, folder / f"{n}.out", folder / f"{n}.err")
             for n, program in enumerate(programs)
         ]
         return self.do(self.spawner.start(starts, listener, len(starts)))
@@ -85,10 +81,12 @@ class Bench:
         """Run the programs to their ends."""
         self.start(programs, folder, **env)
         codes = {}
-        while len(codes) < len(programs):
-            end = self.exit()
-            codes[end.local_rank] = end.exit_code
-        self.stop()
+        try:
+            while len(codes) < len(programs):
+                end = self.exit()
+                codes[end.local_rank] = end.exit_code
+        finally:
+            self.stop()
         return [
             Result(codes[n], (folder / f"{n}.out").read_text(), (folder / f"{n}.err").read_text())
             for n in range(len(programs))

@@ -24,7 +24,7 @@ from tests.e2e.spawning import PROGRAMS, Bench, environment, python
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 
-@pytest.fixture()
+@pytest.fixture
 def bench() -> Iterator[Bench]:
     made = Bench("exec")
     yield made
@@ -51,7 +51,7 @@ def words(path: Path, count: int) -> list[str]:
 
 
 def grandchild_in(path: Path) -> int:
-    """The pid that stubborn.py tells of its grandchild, once both are up."""
+    """The pid that clinging.py tells of its grandchild, once both are up."""
     told = words(path, 4)
     return int(told[told.index("grandchild") + 1])
 
@@ -108,7 +108,7 @@ def test_stop_is_polite_first(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_a_stubborn_tree_is_gone_after_the_grace(bench: Bench, tmp_path: Path) -> None:
-    bench.start([python("script", PROGRAMS / "stubborn.py", "stay")], tmp_path)
+    bench.start([python("script", PROGRAMS / "clinging.py", "stay")], tmp_path)
     pids = [int(word) for word in words(tmp_path / "0.out", 4) if word.isdigit()]
     begun = time.monotonic()
     bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=0.5))
@@ -119,7 +119,7 @@ def test_a_stubborn_tree_is_gone_after_the_grace(bench: Bench, tmp_path: Path) -
 
 @pytest.mark.parametrize("code", ["0", "1"])
 def test_what_a_rank_left_behind_is_cleaned_up(code: str, bench: Bench, tmp_path: Path) -> None:
-    bench.start([python("script", PROGRAMS / "stubborn.py", code)], tmp_path)
+    bench.start([python("script", PROGRAMS / "clinging.py", code)], tmp_path)
     assert bench.exit().exit_code == int(code)
     grandchild = grandchild_in(tmp_path / "0.out")
     assert not gone(grandchild)
@@ -139,7 +139,7 @@ def test_a_stopped_rank_is_not_waited_for(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_a_second_stop_shortens_the_first(bench: Bench, tmp_path: Path) -> None:
-    bench.start([python("script", PROGRAMS / "stubborn.py", "stay")], tmp_path)
+    bench.start([python("script", PROGRAMS / "clinging.py", "stay")], tmp_path)
     words(tmp_path / "0.out", 4)
 
     async def both() -> None:
@@ -161,7 +161,7 @@ def test_a_killed_spawner_takes_its_ranks_along(tmp_path: Path) -> None:
     bench = Bench("exec")
     other = subprocess.Popen(["sleep", "600"])
     bench.spawner._spare = lambda: [other.pid]
-    pids = bench.start([inline(SLEEP), python("script", PROGRAMS / "stubborn.py", "stay")], tmp_path)
+    pids = bench.start([inline(SLEEP), python("script", PROGRAMS / "clinging.py", "stay")], tmp_path)
     grandchild = grandchild_in(tmp_path / "1.out")
     os.kill(bench.spawner.pid, signal.SIGKILL)
     bench.do(bench.spawner.lost.wait())
@@ -220,7 +220,7 @@ class LoneAgent:
 
 
 def test_a_killed_agent_takes_everything_along(tmp_path: Path) -> None:
-    with LoneAgent(tmp_path, 0, f"{sys.executable} {PROGRAMS}/stubborn.py stay", "sleep 600") as agent:
+    with LoneAgent(tmp_path, 0, f"{sys.executable} {PROGRAMS}/clinging.py stay", "sleep 600") as agent:
         grandchild = grandchild_in(tmp_path / "0.out")
         agent.process.kill()
         eventually(lambda: all(gone(pid) for pid in (*agent.ranks, grandchild)))
@@ -230,7 +230,7 @@ def test_a_killed_agent_takes_everything_along(tmp_path: Path) -> None:
 
 
 def test_a_frozen_agents_ranks_die_at_the_deadline(tmp_path: Path) -> None:
-    with LoneAgent(tmp_path, 1.0, f"{sys.executable} {PROGRAMS}/stubborn.py stay", "sleep 600") as agent:
+    with LoneAgent(tmp_path, 1.0, f"{sys.executable} {PROGRAMS}/clinging.py stay", "sleep 600") as agent:
         grandchild = grandchild_in(tmp_path / "0.out")
         assert not any(gone(pid) for pid in agent.ranks)
         agent.process.send_signal(signal.SIGSTOP)
@@ -267,9 +267,12 @@ def test_the_store_serves_on_a_socket_that_was_listening_before(host: str, bench
 def test_a_store_that_dies_is_told(bench: Bench, tmp_path: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     bench.start([inline(SLEEP)], tmp_path, listener)
-    children = trees.descendants(bench.spawner.pid, trees.snapshot())
-    (store,) = [p.pid for p in children if b"store_host" in Path(f"/proc/{p.pid}/cmdline").read_bytes()]
-    os.kill(store, signal.SIGKILL)
+
+    def store() -> list[int]:
+        children = trees.descendants(bench.spawner.pid, trees.snapshot())
+        return [p.pid for p in children if b"store_host" in Path(f"/proc/{p.pid}/cmdline").read_bytes()]
+
+    os.kill(eventually(store)[0], signal.SIGKILL)
     end = bench.exit()
     assert (end.local_rank, end.exit_code) == (STORE, -9)
     bench.stop()

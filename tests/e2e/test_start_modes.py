@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 ENDINGS = [
     name
     for name, value in vars(endings).items()
-    if callable(value)
-    and getattr(value, "__module__", "") == endings.__name__
-    and isinstance(value, type(lambda: 0))
+    if callable(value) and getattr(value, "__module__", "") == endings.__name__ and isinstance(value, type(lambda: 0))
 ]
 
 
@@ -45,9 +44,9 @@ def exec_() -> Iterator[Bench]:
 Both = Callable[..., tuple[list[Result], list[Result]]]
 
 
-@pytest.fixture()
+@pytest.fixture
 def both(warm: Bench, exec_: Bench, tmp_path: Path) -> Both:
-    """Runs the same programs forked and exec'd; each run's folder is in the rank's environment as HERE."""
+    """Runs the same programs forked and exec'd."""
 
     def run(*programs: Program, **env: str) -> tuple[list[Result], list[Result]]:
         warm.notes.clear()
@@ -112,7 +111,8 @@ def test_ranks_draw_random_numbers_of_their_own(warm: Bench, tmp_path: Path) -> 
     program = tmp_path / "draw.py"
     program.write_text(
         "import random, uuid, multiprocessing as m, numpy, tempfile, torch\n"
-        "print(random.random(), numpy.random.rand(), torch.initial_seed(), torch.rand(1).item(), uuid.uuid4(), m.current_process().authkey.hex(),"
+        "print(random.random(), numpy.random.rand(), torch.initial_seed(), torch.rand(1).item(), uuid.uuid4(),"
+        " m.current_process().authkey.hex(),"
         " next(tempfile._get_candidate_names()))\n"
     )
     first, second = warm.run([python("script", program)] * 2, tmp_path / "out")
@@ -218,3 +218,37 @@ def test_a_preload_with_threads_makes_starts_exec(tmp_path: Path) -> None:
         bench.close()
     assert result.out == "1\n"
     assert bench.notes == ["local rank 0 is started by exec: a preloaded module has started threads (1)"]
+
+
+@pytest.mark.parametrize("start", ["warm", "exec"])
+def test_a_program_can_open_a_store_at_a_port_of_its_own(start: str, warm: Bench, exec_: Bench, tmp_path: Path) -> None:
+    """torchrun hangs here: its ranks are clients at any port."""
+    program = tmp_path / "own.py"
+    program.write_text(
+        "import os, sys, torch, torch.distributed as d\n"
+        "from elaunch.worker.autoload import autoload; autoload()\n"  # what an installed elaunch's entry point does
+        "os.environ['MASTER_PORT'] = sys.argv[1]\n"
+        "d.init_process_group('gloo', f'tcp://127.0.0.1:{sys.argv[1]}', rank=int(os.environ['RANK']), world_size=2)\n"
+        "t = torch.ones(1); d.all_reduce(t); print(t.item()); d.destroy_process_group()\n"
+        "d.init_process_group('gloo', rank=int(os.environ['RANK']), world_size=2)\n"
+        "t = torch.ones(1); d.all_reduce(t); print(t.item()); d.destroy_process_group()\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    more = {"TORCHELASTIC_USE_AGENT_STORE": "True", "ELAUNCH_GENERATION": "1", "ELAUNCH_STORE_PORT": "1"}
+    bench = warm if start == "warm" else exec_
+    results = bench.run([python("script", program, str(port))] * 2, tmp_path / "out", **more, MASTER_ADDR="127.0.0.1")
+    assert [(r.exit_code, r.out) for r in results] == [(0, "2.0\n2.0\n")] * 2, results
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_functions_work(both: Both, tmp_path: Path) -> None:
+    program = tmp_path / "compiled.py"
+    program.write_text(
+        "import torch\n"
+        "@torch.compile\n"
+        "def f(x): return (x * 2 + 1).relu().sum()\n"
+        "print(f(torch.arange(-8.0, 8.0)).item())\n"
+    )
+    forked, execed = both(python("script", program))
+    assert [(r.exit_code, r.out) for r in (*forked, *execed)] == [(0, "64.0\n")] * 2, forked

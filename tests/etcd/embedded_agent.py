@@ -28,9 +28,7 @@ async def main() -> None:
     except ElaunchError as error:
         print(json.dumps({"error": str(error), "kind": type(error).__name__}), flush=True)
         return
-    print(
-        json.dumps({"endpoint": etcd.endpoints[0], "keeper": etcd.keeper, "notice": etcd.notice}), flush=True
-    )
+    print(json.dumps({"endpoint": etcd.endpoints[0], "keeper": etcd.keeper, "notice": etcd.notice}), flush=True)
     if await asyncio.to_thread(sys.stdin.readline) == "release\n":
         await etcd.release(10.0)
         print("released", flush=True)

@@ -66,9 +66,7 @@ class MemoryStore:
                 self._keys[op.key] = KeyValue(op.key, op.value, created, revision, op.lease)
                 changes.append(Change(self._keys[op.key], False))
                 continue
-            doomed = [
-                key for key in sorted(self._keys) if key == op.key or (op.prefix and key.startswith(op.key))
-            ]
+            doomed = [key for key in sorted(self._keys) if key == op.key or (op.prefix and key.startswith(op.key))]
             for key in doomed:
                 del self._keys[key]
                 changes.append(Change(KeyValue(key, b"", 0, revision), True))
@@ -92,9 +90,7 @@ class MemoryStore:
         self._compacted = self._revision
         self._history.clear()
 
-    async def watch(
-        self, prefix: str, *, start_revision: int
-    ) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
+    async def watch(self, prefix: str, *, start_revision: int) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
         following = start_revision or self._revision + 1
         while True:
             if following < self._compacted:

@@ -31,9 +31,7 @@ def prefix() -> str:
 
 
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
-def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(
-    etcd: Member, prefix: str, cut: Cut
-) -> None:
+def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(etcd: Member, prefix: str, cut: Cut) -> None:
     async def body() -> None:
         async with (
             opened(etcd.endpoint) as direct,
@@ -56,9 +54,7 @@ def test_a_transaction_that_was_never_sent_is_not_ambiguous(etcd: Member, prefix
         async with opened(nobody, etcd.endpoint) as store:
             assert (await store.txn([absent(prefix + "a")], [Put(prefix + "a", b"1")])).succeeded
         async with opened(nobody, deadline=0.6) as store:
-            with pytest.raises(
-                EtcdLostError, match=rf"{nobody} did not answer within [01]\.\d s .*cannot connect"
-            ):
+            with pytest.raises(EtcdLostError, match=rf"{nobody} did not answer within [01]\.\d s .*cannot connect"):
                 await store.txn([], [Put(prefix + "a", b"1")])
 
     run(body())

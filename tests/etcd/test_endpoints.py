@@ -23,9 +23,7 @@ def test_endpoints_are_taken(text: str, target: str) -> None:
     assert [endpoint.target for endpoint in parse_endpoints([text])] == [target]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "host", "host:", ":2379", "host:0", "host:65536", "::1:2379", "[]:1", "h:x"]
-)
+@pytest.mark.parametrize("text", ["", "host", "host:", ":2379", "host:0", "host:65536", "::1:2379", "[]:1", "h:x"])
 def test_other_texts_are_refused_and_shown(text: str) -> None:
     with pytest.raises(UsageError, match="is no etcd endpoint") as caught:
         parse_endpoints(["host:2379", text])

@@ -98,9 +98,7 @@ def test_delete_takes_one_key_or_a_prefix(check) -> None:
         for name in ("a", "a/1", "a/2", "b"):
             await store.put(prefix + name, b"")
         await store.delete(prefix + "a")
-        assert [kv.key for kv in (await store.list(prefix)).items] == [
-            prefix + n for n in ("a/1", "a/2", "b")
-        ]
+        assert [kv.key for kv in (await store.list(prefix)).items] == [prefix + n for n in ("a/1", "a/2", "b")]
         await store.delete(prefix + "a", prefix=True)
         assert [kv.key for kv in (await store.list(prefix)).items] == [prefix + "b"]
         await store.delete(prefix + "never was")
@@ -217,9 +215,7 @@ def test_a_lease_takes_its_keys_along(check) -> None:
         assert kv.lease == lease
         assert await store.keep_alive(lease, timeout=5.0) == 60
         await store.revoke(lease)
-        assert [(c.kv.key, c.deleted) for c in await take(store, prefix, start + 1, 1)] == [
-            (prefix + "a", True)
-        ]
+        assert [(c.kv.key, c.deleted) for c in await take(store, prefix, start + 1, 1)] == [(prefix + "a", True)]
         assert await store.keep_alive(lease, timeout=5.0) == 0
         await store.revoke(lease)
 

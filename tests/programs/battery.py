@@ -88,7 +88,8 @@ def main_module():
 
 
 def process():
-    status = dict(line.split(":", 1) for line in open("/proc/self/status").read().splitlines())
+    with open("/proc/self/status") as file:
+        status = dict(line.split(":", 1) for line in file)
     umask = os.umask(0)
     os.umask(umask)
     names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
