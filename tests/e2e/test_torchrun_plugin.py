@@ -8,14 +8,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.e2e.harness import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -195,3 +199,85 @@ def test_rounds_under_torchrun(job: Job) -> None:
     grown = job.wait_for(generation=5, size=4)
     assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in grown} == {"0"}
     job.finish(fourth, fifth)
+
+
+def handler(endpoint: str, *, min_nodes: int = 1, max_nodes: int = 2, job: str = "handler", **conf: object) -> Any:
+    """A handler in this process, made as torchrun makes it."""
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+
+    from elaunch.rendezvous.torchrun import create_registration
+
+    return create_registration()(RendezvousParameters("elaunch", endpoint, job, min_nodes, max_nodes, **conf))
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"lease": "3"}, "unknown key 'lease'"),
+        ({"lease_ttl": "1"}, "lease_ttl=1: expected whole seconds, 2 or more"),
+        ({"join_timeout": "soon"}, "join_timeout=soon: expected a number of seconds"),
+        ({"password": "x"}, "ELAUNCH_ETCD_PASSWORD"),
+    ],
+)
+def test_a_bad_conf_is_refused(conf: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        handler("127.0.0.1:2379", **conf)
+
+
+def test_an_etcd_that_does_not_answer_is_a_connection_error() -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousConnectionError
+
+    lonely = handler("127.0.0.1:9", etcd_timeout="1")
+    with pytest.raises(RendezvousConnectionError, match=r"127\.0\.0\.1:9"):
+        lonely.next_rendezvous()
+    assert lonely.shutdown()
+
+
+def test_too_few_nodes_are_a_timeout_that_closes_nothing(etcd: str) -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError, RendezvousTimeoutError
+
+    first = handler(etcd, min_nodes=2, join_timeout="0.5")
+    with pytest.raises(RendezvousTimeoutError, match="1 nodes wait, 0 run; 2 to 2 are wanted"):
+        first.next_rendezvous()
+    assert first.shutdown()
+    second = handler(etcd, last_call_timeout="0")
+    try:
+        info = second.next_rendezvous()
+        assert (info.rank, info.world_size, second.num_nodes_waiting(), second.is_closed()) == (0, 1, 0, False)
+        info.store.set("key", "value")
+        old, info = info.store, second.next_rendezvous()
+        assert not info.store.check(["key"]), "a round's store must be a new one"
+        assert old.get("key") == b"value", "the old store must live as long as somebody uses it"
+        with pytest.raises(RendezvousError, match="--nnodes is 3 here and 2 in the job"):
+            handler(etcd, max_nodes=3).next_rendezvous()
+        second.set_closed()
+        with pytest.raises(RendezvousClosedError):
+            second.next_rendezvous()
+        assert second.is_closed()
+    finally:
+        assert second.shutdown()
+
+
+def test_a_round_whose_store_never_comes_is_given_up(etcd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent that was to host the store dies between the plan and the store."""
+    from elaunch.rendezvous import torchrun_handler
+
+    monkeypatch.setattr(torchrun_handler, "_CONNECT_TRY", 0.5)
+    host, other = handler(etcd), handler(etcd)
+
+    def die(_attendance: object, _plan: object, listener: socket.socket) -> None:
+        listener.close()
+        host._leave()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "_open_store", die)
+    dying = threading.Thread(target=lambda: pytest.raises(KeyboardInterrupt, host.next_rendezvous), daemon=True)
+    dying.start()
+    wait_until("the host's joining", lambda: host._attendance is not None and host._attendance.node_id)
+    try:
+        info = other.next_rendezvous()
+        assert (info.rank, info.world_size) == (0, 1)
+        assert int(os.environ["ELAUNCH_GENERATION"]) == 2
+    finally:
+        other.shutdown()
+        dying.join(DEADLINE)
