@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -19,11 +20,15 @@ from typing import Any
 
 import pytest
 
+from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.store import KeyValue
 from tests.e2e.harness import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 ROOT = Path(__file__).resolve().parents[2]
+JOB = "a job"
 DEADLINE = 60.0  # seconds for anything that is waited for
 
 PROGRAM = """
@@ -67,7 +72,7 @@ class Job:
             agent = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
-                    *("--rdzv-backend=elaunch", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=a job"),
+                    *("--rdzv-backend=elaunch", f"--rdzv-endpoint={self.endpoint}", f"--rdzv-id={JOB}"),
                     *options,
                     *(str(self.directory / "program.py"), str(self.events_file), str(self.stop)),
                 ],
@@ -114,6 +119,18 @@ class Job:
         for agent in agents:
             assert agent.wait(DEADLINE) == 0, self.logs()
         self.stop.unlink()
+
+    def keys(self, under: str) -> list[KeyValue]:
+        """The job's keys in etcd, in their order."""
+
+        async def read() -> list[KeyValue]:
+            store = EtcdStore([self.endpoint])
+            try:
+                return list((await store.list(JobKeys(JOB).prefix + under)).items)
+            finally:
+                await store.close()
+
+        return asyncio.run(read())
 
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()[-4000:]}" for path in self.directory.glob("*.log"))
@@ -188,7 +205,7 @@ def test_rounds_under_torchrun(job: Job) -> None:
     job.finish(first, second)
 
     # The same id again, with another number of nodes. One agent dies, the other goes on.
-    options = ("--nnodes=1:2", "--max-restarts=0", "--rdzv-conf=lease_ttl=2,last_call_timeout=20")
+    options = ("--nnodes=1:2", "--max-restarts=1", "--rdzv-conf=lease_ttl=2,last_call_timeout=20")
     third, fourth = job.start_agent("c", *options), job.start_agent("d", *options)
     job.wait_for(generation=3, size=4)
     third.kill()
@@ -198,7 +215,18 @@ def test_rounds_under_torchrun(job: Job) -> None:
     fifth = job.start_agent("e", *options)
     grown = job.wait_for(generation=5, size=4)
     assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in grown} == {"0"}
-    job.finish(fourth, fifth)
+
+    # A signal to an agent: its key is gone as soon as it is, whatever the lease.
+    fifth.terminate()
+    assert fifth.wait(DEADLINE) != 0
+    assert len(job.keys("nodes/")) == 1
+    job.wait_for(generation=6, size=2)
+    job.finish(fourth)
+
+    assert job.keys("nodes/") == []
+    plans = job.keys("plans/")
+    assert [int(plan.key.rpartition("/")[2]) for plan in plans] == [1, 2, 3, 4, 5, 6]
+    assert all(plan.create_revision == plan.mod_revision for plan in plans), "a plan was written twice"
 
 
 def handler(endpoint: str, *, min_nodes: int = 1, max_nodes: int = 2, job: str = "handler", **conf: object) -> Any:
@@ -271,7 +299,12 @@ def test_a_round_whose_store_never_comes_is_given_up(etcd: str, monkeypatch: pyt
         raise KeyboardInterrupt
 
     monkeypatch.setattr(host, "_open_store", die)
-    dying = threading.Thread(target=lambda: pytest.raises(KeyboardInterrupt, host.next_rendezvous), daemon=True)
+
+    def live() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            host.next_rendezvous()
+
+    dying = threading.Thread(target=live, daemon=True)
     dying.start()
     wait_until("the host's joining", lambda: host._attendance is not None and host._attendance.node_id)
     try:

@@ -215,3 +215,19 @@ def test_an_etcd_that_is_gone_is_told(own_etcd: Member) -> None:
                 await a.next_round(1, PATIENCE)
 
     until(40, story())
+
+
+def test_a_crashed_run_is_followed_by_the_next_number(etcd: Member) -> None:
+    async def story() -> None:
+        async with scene(etcd, "crash", Limits(1, 2, 1.0)) as s:
+            a, b = s.agent(), s.agent()
+            assert (await meet(a, b)).generation == 1
+            for agent in (a, b):  # as SIGKILL does: nobody renews, nobody says good-bye
+                presence, agent._presence = agent._presence, None
+                assert presence is not None
+                for task in presence._tasks:
+                    task.cancel()
+            plan = await s.agent().next_round(1, PATIENCE)  # once their leases have ended
+            assert (plan.generation, plan.world_size) == (2, 1)
+
+    until(30, story())
