@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
@@ -29,6 +28,7 @@ from elaunch.rendezvous import child
 from elaunch.rendezvous.binary import find_etcd
 from elaunch.rendezvous.child import Layout
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import State, decode
 from elaunch.rendezvous.store import KeyValue, Put, absent
@@ -67,6 +67,7 @@ class Keeper:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._layout = Layout(Path(order.directory))
+        self._saved = SavedState(self._layout.directory / "state.json")
         self._keys = JobKeys(order.job)
         self._store = EtcdStore([order.endpoint])
         self._etcd: subprocess.Popen[bytes] | None = None
@@ -198,25 +199,14 @@ class Keeper:
 
     async def _restore(self) -> None:
         """Write back the state of an earlier run whose data are gone; create-only, so that newer data win."""
-        if not self._saved.exists():
-            return
-        with contextlib.suppress(AmbiguousError):  # etcd is our own and answers; create-only is safe anyway
-            value = self._saved.read_bytes()
-            await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
-
-    @property
-    def _saved(self) -> Path:
-        return self._layout.directory / "state.json"
+        value = self._saved.read()
+        if value is not None and not self._order.disposable:
+            with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
+                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
 
     def _save(self, value: bytes) -> None:
-        if self._order.disposable:
-            return
-        draft = self._saved.with_suffix(".new")
-        with draft.open("wb") as file:
-            file.write(value)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._saved)
+        if not self._order.disposable:
+            self._saved.write(value)
 
     async def _follow(self) -> None:
         """Know the job's nodes and keep its state saved."""
@@ -296,7 +286,7 @@ def _is_final(value: bytes) -> bool:
         return False
 
 
-async def _main(order: Order) -> None:
+async def _keep(order: Order) -> None:
     await Keeper(order).run()
 
 
@@ -304,7 +294,7 @@ def main() -> None:
     """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.embedded` only."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_main(Order.decode(sys.argv[1])))
+    asyncio.run(_keep(Order.decode(sys.argv[1])))
 
 
 if __name__ == "__main__":
