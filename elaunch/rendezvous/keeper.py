@@ -100,7 +100,12 @@ class Keeper:
             self._answer.set_result(
                 {"endpoint": self._order.endpoint, "version": find_etcd().version, "notice": self._notice}
             )
+            for task in watching:
+                task.add_done_callback(lambda _: self._stop_soon())
             await self._until_unused()
+            for task in watching:
+                if task.done():
+                    task.result()  # neither ends by itself, but for a bug or an etcd that keeps dying
         finally:
             self._ending = True
             if server is not None:
@@ -204,9 +209,16 @@ class Keeper:
             with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
                 await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
 
-    def _save(self, value: bytes) -> None:
-        if not self._order.disposable:
+    def _save(self, value: bytes) -> bool:
+        """Whether it is saved now. A full disk must not end the keeper: etcd still has the value."""
+        if self._order.disposable:
+            return True
+        try:
             self._saved.write(value)
+        except OSError as error:
+            print(f"cannot save the job's state: {error}", file=sys.stderr, flush=True)
+            return False
+        return True
 
     async def _follow(self) -> None:
         """Know the job's nodes and keep its state saved."""
@@ -259,8 +271,7 @@ class Keeper:
         if clean:
             try:
                 state = await self._store.get(self._keys.state)
-                if state is not None:
-                    self._save(state.value)
+                clean = state is None or self._save(state.value)
             except ElaunchError:
                 clean = False
         await self._store.close()
