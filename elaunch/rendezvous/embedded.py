@@ -75,9 +75,10 @@ async def ensure_embedded(
 ) -> EmbeddedEtcd:
     """The embedded etcd of ``job``: the one that serves already, or a new one.
 
-    Without an ``endpoint``, or at port 0, it is on a Unix socket and leaves nothing behind. With ``host:port``,
-    which must be this machine's, it is on that port, its data in ``state_dir`` (default: below XDG_STATE_HOME).
-    ``grace`` is for how many seconds it waits for a new agent when all have died and no node is left.
+    Without an ``endpoint``, or at port 0, it is on a Unix socket and leaves nothing behind. With
+    ``host:port``, which must be this machine's, it is on that port, its data in ``state_dir`` (default:
+    below XDG_STATE_HOME). ``grace`` is for how many seconds it waits for a new agent when all have died and
+    no node is left.
 
     Raises UsageError if the port is taken or there is no etcd program, EndpointUnreachableError if it does
     not start.

@@ -70,8 +70,7 @@ async def _stream(
     transport: Transport, endpoint: Endpoint, metadata: Metadata, cursor: Cursor
 ) -> AsyncGenerator[list[pb.Event], None]:
     """One stream on one endpoint until it is lost; an empty list is a sign of life."""
-    status = await transport.attempt(endpoint, STATUS, pb.StatusRequest())
-    ordered = progress_is_ordered(status.version)
+    ordered: bool | None = None  # asked of the server when it first matters: most streams never are silent
     # Without hasleader a member that is cut off from the others would keep the stream open and silent.
     stream: Stream = transport.stream(endpoint, WATCH, (*metadata, ("hasleader", "true")))
     try:
@@ -89,8 +88,12 @@ async def _stream(
             if gathered:
                 # Not the header's revision: while a watcher catches up that is ahead of what was sent.
                 cursor.revision = max(cursor.revision, gathered[-1].kv.mod_revision + 1)
-            elif answer.watch_id != _BROADCAST or ordered:
-                cursor.revision = max(cursor.revision, answer.header.revision + 1)
+            else:
+                if answer.watch_id == _BROADCAST and ordered is None:
+                    status = await transport.attempt(endpoint, STATUS, pb.StatusRequest())
+                    ordered = progress_is_ordered(status.version)
+                if answer.watch_id != _BROADCAST or ordered:
+                    cursor.revision = max(cursor.revision, answer.header.revision + 1)
             events, gathered = gathered, []
             yield events
     finally:

@@ -375,3 +375,17 @@ def test_an_agent_that_only_looks_on_is_bounded(endpoint: str, tmp_path: Path) -
         patch.setattr(embedded, "_TIMEOUT", 0.3)
         run(body())
     os.close(lock)
+
+
+@pytest.mark.slow
+def test_a_state_that_cannot_be_saved_keeps_the_data(agent, endpoint: str, tmp_path: Path) -> None:
+    first = agent(endpoint)
+    assert first.endpoint == endpoint
+    (tmp_path / "state" / "state.new").mkdir()  # where the draft would be written
+    write(endpoint, Put(KEYS.state, state(9)))
+    first.release()
+    (tmp_path / "state" / "state.new").rmdir()
+    second = agent(endpoint)
+    assert read(second.endpoint, KEYS.state) == state(9)
+    second.release()
+    assert (tmp_path / "state" / "state.json").read_bytes() == state(9)
