@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import socket
@@ -15,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from elaunch import __version__
+from elaunch.agent import failures
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
@@ -49,9 +51,9 @@ async def run_agent(options: LaunchOptions) -> Outcome:
             if signals.first is None:
                 raise
             end = End("stopped", 128 + signals.first, "signal", f"stopped by {signals.first.name}")
-    failures = tuple(_failure(f) for f in end.failures)
+    _pass_on(end)
     outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
-    return Outcome(end.exit_code, end.code, end.reason, outcome, failures)  # type: ignore[arg-type]
+    return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)))  # type: ignore[arg-type]
 
 
 class Agent:
@@ -198,7 +200,8 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     try:
         async with AsyncExitStack() as stack:
             stack.callback(preparation.folder.remove_unused)
-            spawner = await Spawner.open(
+            open_spawner = functools.partial(
+                Spawner.open,
                 start=options.start,
                 preload=options.preload,
                 env=preparation.env,
@@ -208,23 +211,48 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
                 note=lambda text: structlog.get_logger().info("exec_start", text=text),
                 spare=lambda: keepers,
             )
-            stack.push_async_callback(spawner.close)
+            board = StatusBoard()
+            address = local_address(options)
+            listening = functools.partial(listen, address)
+            spawner = await open_spawner()
+            group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout)
+            stack.push_async_callback(group.close)
             backend = await open_backend(options)
             if backend.embedded is not None:
                 keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
             server = ControlServer(options.job)
-            address = local_address(options)
             port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
             stack.push_async_callback(server.stop)
-            board = StatusBoard()
-            group = Group(spawner, board, preparation, lambda: listen(address), options.shutdown_timeout)
-            stack.callback(group.close)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
             yield Agent(options, backend, server, control, group, board, page, signals, farewell)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()
+
+
+def _pass_on(end: End) -> None:
+    """Copy the root cause to where whoever started this agent looks for it."""
+    destination = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not destination or not end.failures:
+        return
+    root = end.failures[0]
+    here = root.host == socket.gethostname()
+    told = failures.Failure(
+        rank=root.exit.rank,
+        local_rank=root.exit.local_rank,
+        host=root.host,
+        pid=root.exit.pid,
+        exit_code=root.exit.exit_code,
+        time=root.exit.time,
+        message=root.exit.message,
+        traceback=root.exit.traceback,
+        error_file=root.exit.error_file if here else "",
+    )
+    try:
+        failures.copy_root_cause(told, destination)
+    except OSError as error:
+        structlog.get_logger().warning("error_file_not_written", path=destination, reason=str(error))
 
 
 def _failure(failure: Failure) -> RankFailure:

@@ -228,12 +228,13 @@ class Nursery:
             stopping.advance(time.monotonic(), os.getpid(), store)
         if stopping.trees_gone and self.store is not None:
             self.store.signal(signal.SIGKILL)
-        if self._reap() and not stopping.given_up(time.monotonic()):
+        children_left = self._reap()
+        if children_left and not stopping.given_up(time.monotonic()):
             return
         stopping.forget()
         self.stopping = None
         for message in stopping.waiting:
-            self._reply(message, left=[p.pid for p in stopping.left])
+            self._reply(message, left=[p.pid for p in stopping.left] if children_left else [])
 
     def _reply(self, message: Message, **values: Any) -> None:
         self.channel.send({"id": message["id"], **values})
@@ -275,7 +276,7 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
             channel.send({"event": "failed", "text": f"{type(error).__name__}: {error}"})
             sys.exit(1)
         dispositions = dispositions.ignore_again()
-        warm = Warmth(environment, bare)
+        warm = Warmth.now(environment, bare)
     channel.send({"event": "ready"})
     nursery = Nursery(channel, page, warm, environment, dispositions)
     run = nursery.serve()

@@ -29,11 +29,15 @@ def _open_package() -> None:
     spec.loader.exec_module(module)
 
 
-if __name__ == "__main__":
-    _open_package()
+def _main() -> None:
     from elaunch.agent.nursery import main
 
+    # In a local variable: what a global one held would keep a rank's __main__ alive when it is finalized.
     rank = main(sys.argv[1:], BARE)
     if rank is not None:
-        # Not the name run: it would be in the way of nothing, and a traceback shows this line to nobody.
         rank()
+
+
+if __name__ == "__main__":
+    _open_package()
+    _main()

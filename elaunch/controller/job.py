@@ -107,6 +107,7 @@ class Job:
     ``plan`` is the newest plan, committed or not (``uncommitted`` tells). ``charged`` says whether the restart that
     an abort leads to counts against the budget, ``verdict`` what the job ends as when the abort is through.
     ``ready`` counts the eligible nodes, so that a thousand joins need not look at a thousand nodes each.
+    ``horizon`` is the last ``joined`` among the nodes that there were when the job ended.
     """
 
     policy: Policy
@@ -122,6 +123,7 @@ class Job:
     succeeded: frozenset[str] = frozenset()
     charged: bool = False
     verdict: Phase | None = None
+    horizon: int = 0
     formed: bool = False
     since: float = 0.0
     last_call: float | None = None
@@ -147,6 +149,7 @@ class Job:
             self.exit_code,
             verdict,
             self.charged,
+            self.horizon,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -60,16 +60,19 @@ Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Tick
 def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterable[Node], now: float) -> Job:
     """The job as a newly elected leader finds it in etcd.
 
-    A final state of which a member still lives is still to be told to the members. One without is history: the job
-    was started again under the same id, and goes on counting generations where the last run stopped.
+    A final state is still to be told while a node lives that had joined by then, spares included. One without is
+    history: the job was started again under the same id, and goes on counting generations where the last run stopped.
     """
     views = {node.node_id: NodeView(node) for node in nodes}
     job = Job(policy=policy, nodes=views, since=now)
     if state is None:
         return job
     generation = max(state.generation, plan.generation if plan else 0)
-    alive = plan is not None and any(m.node_id in views for m in plan.members)
     job = replace(job, generation=generation, plan=plan)
+    if state.phase.final:
+        alive = any(view.node.joined <= state.horizon for view in views.values())
+    else:
+        alive = any(m.node_id in views for m in job.members)
     if not alive:
         count = 0 if state.phase.final else state.restart_count
         return replace(job, plan=None, restart_count=count)
@@ -81,6 +84,7 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
         exit_code=state.exit_code,
         verdict=Phase(state.verdict) if state.verdict else None,
         charged=state.charged,
+        horizon=state.horizon,
         formed=True,
     )
     if state.phase is Phase.WAITING:
@@ -93,16 +97,11 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
 
 def step(job: Job, event: Event, now: float) -> Job:
     """``job`` after ``event`` at ``now`` (seconds of the leader's monotonic clock)."""
-    if isinstance(event, NodeJoined):
-        seen = job.nodes.get(event.node.node_id)
-        job = job.with_node(NodeView(event.node, seen.status if seen else None))
-    elif isinstance(event, NodeLost):
-        job = _node_lost(job, event.node_id, now)
-    elif isinstance(event, StatusReceived):
-        job = _status(job, event.status, now)
-    elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
-        job = replace(job, uncommitted=False)
-    return _settle(job, now)
+    after = _settle(_happened(job, event, now), now)
+    if after.phase.final and not job.phase.final:
+        horizon = max((view.node.joined for view in after.nodes.values()), default=0)
+        return replace(after, horizon=horizon)
+    return after
 
 
 def next_deadline(job: Job, now: float) -> float | None:
@@ -133,6 +132,19 @@ def waiting_for(job: Job) -> str:
 
 
 # --- events -------------------------------------------------------------------------------------------------------
+
+
+def _happened(job: Job, event: Event, now: float) -> Job:
+    if isinstance(event, NodeJoined):
+        seen = job.nodes.get(event.node.node_id)
+        job = job.with_node(NodeView(event.node, seen.status if seen else None))
+    elif isinstance(event, NodeLost):
+        job = _node_lost(job, event.node_id, now)
+    elif isinstance(event, StatusReceived):
+        job = _status(job, event.status, now)
+    elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
+        job = replace(job, uncommitted=False)
+    return job
 
 
 def _node_lost(job: Job, node_id: str, now: float) -> Job:

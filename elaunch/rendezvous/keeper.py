@@ -32,15 +32,15 @@ from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import State, decode
 from elaunch.rendezvous.store import KeyValue, Put, absent
+from elaunch.rendezvous.waiting import within
 
 _START_TIMEOUT = 15.0  # seconds for etcd to serve
 _RESTARTS = 3  # of an etcd that was killed
-GRACE = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the first agent asks for. ``agent`` and ``keep_open`` are inherited file descriptors."""
+    """What the first agent asks for. ``grace`` is in seconds; ``agent`` and ``keep_open`` are inherited."""
 
     job: str
     directory: str
@@ -48,6 +48,7 @@ class Order:
     endpoint: str
     disposable: bool
     meeting: str
+    grace: float
     agent: int
     keep_open: tuple[int, ...]
 
@@ -251,9 +252,9 @@ class Keeper:
         while not self._told_to_stop:
             self._news.clear()
             unused = self._agents == 0 and not self._nodes
-            grace = GRACE if self._deserted and not self._final else 0.0
+            grace = self._order.grace if self._deserted and not self._final else 0.0
             try:
-                await asyncio.wait_for(self._news.wait(), grace if unused else None)
+                await within(grace if unused else None, self._news.wait())
             except asyncio.TimeoutError:
                 if self._agents == 0 and not self._nodes:
                     return

@@ -115,6 +115,7 @@ class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
     ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart.
+    A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
     """
 
     phase: Phase
@@ -124,6 +125,7 @@ class State:
     exit_code: int = 0
     verdict: str = ""
     charged: bool = False
+    horizon: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 
-RUN_PATH_FILE = "<string>"
-
 Body = Callable[[], None]
 
 
@@ -41,8 +39,10 @@ def prepare(
     sys.orig_argv[:] = list(command)
     main = ModuleType("__main__")
     main.__dict__.update({"__annotations__": {}, "__builtins__": builtins})
-    sys.modules["__main__"] = main
-    body = {"script": _script, "module": _module, "run_path": _run_path}[kind](main, target, args, command)
+    for name in ("__main__", "__mp_main__"):  # the second is multiprocessing's name for the first
+        if name in sys.modules:
+            sys.modules[name] = main
+    body = {"script": _script, "module": _module}[kind](main, target, args, command)
     _load_elaunch()
     return lambda: _run(body)
 
@@ -57,8 +57,11 @@ def _replace_environment(env: Mapping[str, str], env_at_start: Mapping[str, str]
 def _reseed() -> None:
     """Give this process random state of its own where a fresh process would draw it from the system.
 
-    ``random`` does so itself after a fork, and torch's generators start from a fixed seed.
+    ``random`` does so itself after a fork.
     """
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.default_generator.seed()
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
         numpy_random.seed()
@@ -83,9 +86,13 @@ def _script(main: ModuleType, target: str, args: Sequence[str], command: Sequenc
     main.__dict__.update({"__loader__": loader, "__file__": path, "__cached__": None})
 
     def body() -> None:
-        with open(path, "rb") as file:
-            source = file.read()
-        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+        try:
+            with open(path, "rb") as file:
+                code = compile(file.read(), path, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, OSError):
+            # Nothing has run yet: let a plain start say what is wrong, in its own words.
+            os.execv(command[0], list(command))
+        exec(code, main.__dict__)
 
     return body
 
@@ -96,14 +103,6 @@ def _module(main: ModuleType, target: str, args: Sequence[str], command: Sequenc
     return lambda: runpy._run_module_as_main(target)  # type: ignore[attr-defined]
 
 
-def _run_path(main: ModuleType, target: str, args: Sequence[str], command: Sequence[str]) -> Body:
-    sys.argv[:] = ["-c", target, *args]
-    _add_first_path("")
-    text = command[command.index("-c") + 1]
-    main.__dict__["__loader__"] = importlib.machinery.BuiltinImporter
-    return lambda: exec(compile(text, RUN_PATH_FILE, "exec", dont_inherit=True), main.__dict__)
-
-
 def _add_first_path(path: str) -> None:
     if not getattr(sys.flags, "safe_path", False):
         sys.path.insert(0, path)
@@ -111,18 +110,22 @@ def _add_first_path(path: str) -> None:
 
 def _run(body: Body) -> None:
     """Run the program and end as the interpreter would end it, by leaving the outermost frame."""
+    uncaught: BaseException | None = None
     try:
         body()
     except SystemExit:
         raise
-    except KeyboardInterrupt as error:
-        _report(error)
+    except BaseException as error:  # noqa: BLE001 - outermost: this stands for the interpreter's own handler
+        uncaught = error
+    # Reported out here, so that what the hook raises has no context, as with the interpreter.
+    if uncaught is None:
+        return
+    _report(uncaught)
+    if isinstance(uncaught, KeyboardInterrupt):
         # The interpreter ends itself by SIGINT when this leaves the last frame; it was reported above.
         sys.excepthook = lambda *_: None
-        raise
-    except BaseException as error:  # noqa: BLE001 - outermost: this stands for the interpreter's own handler
-        _report(error)
-        sys.exit(1)
+        raise uncaught
+    sys.exit(1)
 
 
 def _report(error: BaseException) -> None:

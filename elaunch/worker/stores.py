@@ -7,14 +7,15 @@ without a launcher.
 
 from __future__ import annotations
 
+import importlib
 from datetime import timedelta
 from typing import Any
 
 
 def allow_own_stores(agent_port: str) -> None:
     """Have ``init_process_group("tcp://host:port")`` serve a store at any port but ``agent_port``."""
-    import torch.distributed.rendezvous as rendezvous
-
+    # Not "import ... as": torch.distributed has a function of the module's name.
+    rendezvous = importlib.import_module("torch.distributed.rendezvous")
     of_torch = getattr(rendezvous, "_create_c10d_store", None)
     if of_torch is None or hasattr(of_torch, "elaunch"):
         return

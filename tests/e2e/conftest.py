@@ -13,7 +13,7 @@ from tests.etcd.servers import Member, start_single
 MakeJob = Callable[..., Job]
 
 
-@pytest.fixture()
+@pytest.fixture
 def job(tmp_path: Path) -> Iterator[MakeJob]:
     """Makes jobs; at the end of the test every process of theirs must be gone by itself."""
     jobs: list[Job] = []
@@ -41,7 +41,7 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     member.kill()
 
 
-@pytest.fixture()
+@pytest.fixture
 def own_etcd(tmp_path: Path) -> Iterator[Member]:
     """An etcd for one test, which may do with it what it likes."""
     member = start_single(tmp_path)

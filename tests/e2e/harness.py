@@ -111,6 +111,7 @@ class Job:
 
         def done() -> list[Event]:
             steps = self.events("step", generation=generation, world=world)
+            assert steps or any(a.process.poll() is None for a in self.agents), "every agent has ended"
             return steps if len({e["rank"] for e in steps}) == world else []
 
         try:

@@ -48,9 +48,7 @@ class Run:
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
     def pid(self, rank: int, generation: int) -> int:
-        said = re.search(
-            rf"rank {rank} of \d+  pid (\d+) .* generation {generation} ", self.output.read_text()
-        )
+        said = re.search(rf"rank {rank} of \d+  pid (\d+) .* generation {generation} ", self.output.read_text())
         assert said, self.output.read_text()
         return int(said[1])
 

@@ -115,7 +115,7 @@ def test_a_fixed_world_gives_up_at_the_join_timeout(job: MakeJob, etcd: str) -> 
 
 def test_a_late_node_grows_the_world_and_sigterm_shrinks_it(job: MakeJob, etcd: str) -> None:
     two = job(
-        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=grow", "--rdzv-conf=last_call_timeout=0", *ELASTIC
+        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=grow", "--rdzv-conf=last_call_timeout=0.5", *ELASTIC
     )  # fmt: skip
     first = two.agent()
     two.steps_in(1, 2)
@@ -142,3 +142,16 @@ def pids_of(job: Job, agent: Agent, generation: int) -> list[int]:
     found = [pid for pid in pids(job, generation) if pid in mine]
     assert found
     return found
+
+
+def test_a_spawner_process_that_dies_costs_one_restart(job: MakeJob) -> None:
+    """It may be the largest process when memory runs out: its ranks die with it, the agent starts another."""
+    one = job("--nproc-per-node=2", "--max-restarts=1")
+    agent = one.agent()
+    one.steps_in(1, 2)
+    spawner = next(p for p in agent.children() if "spawner_process" in " ".join(p.cmdline()))
+    spawner.kill()
+    one.steps_in(2, 2)
+    one.finish()
+    assert agent.wait() == 0, agent.output()
+    check_order(one)

@@ -69,7 +69,7 @@ def test_nothing_is_lost_when_the_leader_is_killed_under_load(cluster: Cluster) 
             assert time.monotonic() - killed < FAILOVER
             await asyncio.wait_for(following, FAILOVER)
             kept = {kv.key: kv.mod_revision for kv in (await writing.list("/load/")).items}
-            assert dict((key, revision) for revision, key in told) == kept
+            assert {key: revision for revision, key in told} == kept
             assert [revision for revision, _ in told] == sorted(kept.values())
             sure = {key: revision for key, revision in written.items() if revision is not None}
             assert sure.items() <= kept.items()
@@ -106,14 +106,10 @@ def test_password_over_tls(cluster: Cluster) -> None:
             await asyncio.to_thread(enable_auth, cluster)
             with pytest.raises(EtcdRefusedError, match="refused"):
                 await store.put("/elaunch/a/b", b"")
-        async with opened(
-            *cluster.endpoints, credentials=certificates.credentials("job", "wrong")
-        ) as store:
+        async with opened(*cluster.endpoints, credentials=certificates.credentials("job", "wrong")) as store:
             with pytest.raises(EndpointUnreachableError, match="authentication failed"):
                 await store.check()
-        async with opened(
-            *cluster.endpoints, credentials=certificates.credentials("job", "secret")
-        ) as store:
+        async with opened(*cluster.endpoints, credentials=certificates.credentials("job", "secret")) as store:
             await store.check()
             assert (await store.txn([absent("/elaunch/a/b")], [Put("/elaunch/a/b", b"1")])).succeeded
             with pytest.raises(EtcdRefusedError, match="permission denied"):

@@ -15,16 +15,39 @@ from pathlib import Path
 OUT = Path(os.environ["OUT"])
 RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELAUNCH_GENERATION"])
-NAMES = (
-    "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK GROUP_WORLD_SIZE ROLE_RANK ROLE_WORLD_SIZE ROLE_NAME "
-    "MASTER_ADDR MASTER_PORT TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS TORCHELASTIC_RUN_ID "
-    "TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_ERROR_FILE TORCH_NCCL_ASYNC_ERROR_HANDLING OMP_NUM_THREADS "
-    "ELAUNCH_GENERATION ELAUNCH_NODE_ID"
-).split()
+NAMES = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_ERROR_FILE",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "OMP_NUM_THREADS",
+    "ELAUNCH_GENERATION",
+    "ELAUNCH_NODE_ID",
+]
 
 
 def record(event: str, **values: object) -> None:
-    line = {"event": event, "rank": RANK, "generation": GENERATION, "pid": os.getpid(), "t": time.monotonic(), **values}
+    line = {
+        "event": event,
+        "rank": RANK,
+        "generation": GENERATION,
+        "pid": os.getpid(),
+        "t": time.monotonic(),
+        **values,
+    }
     with open(OUT / f"{GENERATION}-{RANK}.jsonl", "a") as file:
         file.write(json.dumps(line) + "\n")
 

@@ -1,0 +1,5 @@
+"""Runs the program text that is its first argument."""
+
+import sys
+
+exec(sys.argv[1])
