@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import shutil
 import socket
@@ -199,7 +200,8 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     try:
         async with AsyncExitStack() as stack:
             stack.callback(preparation.folder.remove_unused)
-            spawner = await Spawner.open(
+            open_spawner = functools.partial(
+                Spawner.open,
                 start=options.start,
                 preload=options.preload,
                 env=preparation.env,
@@ -209,18 +211,19 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
                 note=lambda text: structlog.get_logger().info("exec_start", text=text),
                 spare=lambda: keepers,
             )
-            stack.push_async_callback(spawner.close)
+            board = StatusBoard()
+            address = local_address(options)
+            listening = functools.partial(listen, address)
+            spawner = await open_spawner()
+            group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout)
+            stack.push_async_callback(group.close)
             backend = await open_backend(options)
             if backend.embedded is not None:
                 keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
             server = ControlServer(options.job)
-            address = local_address(options)
             port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
             stack.push_async_callback(server.stop)
-            board = StatusBoard()
-            group = Group(spawner, board, preparation, lambda: listen(address), options.shutdown_timeout)
-            stack.callback(group.close)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
             yield Agent(options, backend, server, control, group, board, page, signals, farewell)
     finally:

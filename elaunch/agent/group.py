@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-from collections.abc import Callable
+import time
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import structlog
@@ -36,18 +37,21 @@ class Preparation(Protocol):
 class Group:
     """Runs one generation at a time; an older one, or one that was aborted already, never starts.
 
-    ``listen`` yields a new listening socket for the next generation's store.
+    ``listen`` yields a new listening socket for the next generation's store, ``reopen`` another spawner process in the
+    place of one that died.
     """
 
     def __init__(
         self,
         spawner: Spawner,
+        reopen: Callable[[], Awaitable[Spawner]],
         board: StatusBoard,
         prepare: Preparation,
         listen: Callable[[], socket.socket],
         grace: float,
     ) -> None:
         self._spawner = spawner
+        self._open = reopen
         self._board = board
         self._prepare = prepare
         self._listen = listen
@@ -98,7 +102,8 @@ class Group:
 
     async def _clear(self, grace: float | None = None) -> None:
         """End every process that is left of the generation, and show the rest of its output."""
-        await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+        if not self._spawner.lost.is_set():
+            await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
         if self._logs is not None:
             logs, self._logs = self._logs, None
             await logs.close()
@@ -108,9 +113,10 @@ class Group:
         """Pass a signal on to every rank; nothing else follows from it."""
         await self._spawner.signal(signum)
 
-    def close(self) -> None:
-        """Let go of the listening socket."""
+    async def close(self) -> None:
+        """End the spawner process, and let go of the listening socket."""
         self._listener.close()
+        await self._spawner.close()
 
     async def _obey(self, command: Command | None) -> None:
         if isinstance(command, Start) and command.generation > self._highest:
@@ -148,6 +154,8 @@ class Group:
                 return
             await self._spawn(start)
         except (StartError, OSError) as error:
+            if self._spawner.lost.is_set() and self._alive:
+                return  # told as the exit of the ranks
             self._log.error("start_failed", generation=start.generation, reason=str(error))
             await self.halt(grace=0)
             self._board.update(phase=RunPhase.STOPPED, start_error=str(error))
@@ -185,9 +193,26 @@ class Group:
             self._board.update(phase=RunPhase.RUNNING)
 
     async def _follow_exits(self) -> None:
-        exits = self._spawner.exits()
         while True:
-            await self._exited(await exits.get())
+            spawner = self._spawner
+            news = asyncio.create_task(spawner.exits().get())
+            lost = asyncio.create_task(spawner.lost.wait())
+            await asyncio.wait([news, lost], return_when=asyncio.FIRST_COMPLETED)
+            lost.cancel()
+            if news.done():
+                await self._exited(news.result())
+            else:
+                news.cancel()
+                await self._replace_spawner()
+
+    async def _replace_spawner(self) -> None:
+        """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
+        dead = sorted(self._alive - {STORE})
+        self._log.error("spawner_lost", ranks=dead)
+        await self._spawner.close()
+        self._spawner = await self._open()
+        for local_rank in dead:
+            await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time()))
 
     async def _exited(self, end: Exit) -> None:
         """An exit that we brought about ourselves is no news; the last of the others that are good ends the run well."""

@@ -27,6 +27,7 @@ from elaunch.rendezvous.records import Leader, Node, Spec
 from elaunch.rendezvous.store import Store
 
 RETRY_STREAM = 0.1  # seconds between two streams to the same leader
+CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,9 @@ class Membership:
         lease = await Lease.open(site.store, site.lease_ttl, clock=site.clock, on_deadline=site.on_deadline)
         try:
             site.on_lease(lease.id)
-            await join(site.store, site.keys, site.spec, self._node, lease.id)
+            first = await join(site.store, site.keys, site.spec, self._node, lease.id)
             self._log.debug("joined", host=self._node.host, address=self._node.address, slots=self._node.slots)
-            return await self._until_end(lease)
+            return await self._until_end(lease, first)
         except BaseException:
             await asyncio.shield(site.stop_ranks(0.0))
             raise
@@ -95,9 +96,10 @@ class Membership:
             with suppress(ElaunchError):  # the lease may be gone, or etcd with it; it ends by itself then
                 await asyncio.shield(lease.close())
 
-    async def _until_end(self, lease: Lease) -> End:
-        election = Election(self._site.store, self._site.keys, lease.id)
-        leading = asyncio.create_task(self._lead(election))
+    async def _until_end(self, lease: Lease, first: bool) -> End:
+        spread = CLAIM_SPREAD * self._site.policy.max_nodes
+        election = Election(self._site.store, self._site.keys, lease.id, spread=spread)
+        leading = asyncio.create_task(self._lead(election, first))
         tasks = [leading, asyncio.create_task(lease.keep()), asyncio.create_task(self._follow(election))]
         try:
             end = await _beside(tasks, self._end)
@@ -111,12 +113,14 @@ class Membership:
             await asyncio.gather(*tasks, return_exceptions=True)
             await election.close()
 
-    async def _lead(self, election: Election) -> None:
+    async def _lead(self, election: Election, first: bool) -> None:
         """Lead whenever nobody else does; return when the job that this node led is over."""
         while True:
             record = Leader(self._node.node_id, self._node.control, secrets.token_hex(16))
             try:
-                if await self._serve(await election.campaign(record), record.token):
+                leadership = await election.campaign(record, at_once=first)
+                first = False
+                if await self._serve(leadership, record.token):
                     return
             except EtcdLostError as error:
                 self._log.warning("etcd_unreachable", reason=str(error))

@@ -278,7 +278,7 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
             channel.send({"event": "failed", "text": f"{type(error).__name__}: {error}"})
             sys.exit(1)
         dispositions = dispositions.ignore_again()
-        warm = Warmth(environment, bare)
+        warm = Warmth.now(environment, bare)
     channel.send({"event": "ready"})
     nursery = Nursery(channel, page, warm, environment, dispositions)
     run = nursery.serve()

@@ -276,7 +276,7 @@ class Spawner:
             raise StartError(f"processes {pids} are still there {_KILL_BOUND_SECONDS:.0f} s after SIGKILL")
 
     def _strays(self) -> list[trees.Process]:
-        return trees.descendants(os.getpid(), trees.snapshot(), spare=self._spare())
+        return trees.below(os.getpid(), spare=self._spare())
 
 
 def _exit(message: Message) -> Exit:

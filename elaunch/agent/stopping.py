@@ -8,7 +8,7 @@ import signal
 from dataclasses import dataclass, field
 
 from elaunch.agent.protocol import Message
-from elaunch.agent.trees import Process, descendants, send, snapshot
+from elaunch.agent.trees import Process, below, send
 
 _FIRST_LOOK_SECONDS = 0.01
 _LONGEST_LOOK_SECONDS = 0.2
@@ -42,7 +42,7 @@ class Stopping:
 
     def advance(self, now: float, root: int, store: int | None) -> None:
         """Look at the trees, and signal what has not been told yet."""
-        self.left = descendants(root, snapshot(), spare=() if store is None else (store,))
+        self.left = below(root, spare=() if store is None else (store,))
         self.trees_gone = not self.left
         for p in self.left:
             self._tell(p, now)

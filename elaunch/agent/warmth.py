@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zipimport
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from importlib.machinery import all_suffixes
 from types import ModuleType
@@ -59,7 +59,13 @@ class Warmth:
     """What the warm process is: its environment, and the modules that a bare interpreter would not have."""
 
     env: Mapping[str, str]
-    bare: frozenset[str]
+    imported: Mapping[str, ModuleType]
+
+    @classmethod
+    def now(cls, env: Mapping[str, str], bare: frozenset[str]) -> Warmth:
+        """This process as it is; ``bare`` are the modules of a start without a program."""
+        names = {name for name in sys.modules if "." not in name and name != "__main__"} - bare
+        return cls(env, {name: sys.modules[name] for name in names})
 
     def why_exec(self, start: RankStart) -> str | None:
         """Why this rank must be exec'd, as a sentence for the operator; None where a fork is as good."""
@@ -80,13 +86,8 @@ class Warmth:
 
     def _shadowed(self, program: Program) -> str | None:
         first = _first_path(program)
-        imported = {
-            name: module
-            for name, module in list(sys.modules.items())
-            if "." not in name and name not in self.bare and name != "__main__"
-        }
-        for name in sorted(_modules_in(first) & imported.keys()):
-            if not _comes_from(imported[name], first):
+        for name in sorted(_modules_in(first, self.imported.keys())):
+            if not _comes_from(self.imported[name], first):
                 return f"{os.path.join(first, name)} takes the place of a module that is imported already"
         return None
 
@@ -139,28 +140,19 @@ def _first_path(program: Program) -> str:
     return os.path.dirname(os.path.realpath(program.target)) if program.kind == "script" else os.getcwd()
 
 
-def _modules_in(folder: str) -> set[str]:
-    """Names of the top-level modules and packages that a folder offers, without namespace packages."""
+def _modules_in(folder: str, names: Collection[str]) -> set[str]:
+    """Which of ``names`` a folder offers as a top-level module or package, namespace packages left out."""
     suffixes = tuple(all_suffixes())
-    return {name for entry in _entries(folder) if (name := _module_name(entry, suffixes))}
-
-
-def _entries(folder: str) -> Iterable[os.DirEntry[str]]:
+    found: set[str] = set()
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        entries = os.listdir(folder)
     except OSError:
-        return ()
-
-
-def _module_name(entry: os.DirEntry[str], suffixes: tuple[str, ...]) -> str | None:
-    suffix = next((s for s in suffixes if entry.name.endswith(s)), None)
-    if suffix is not None:
-        return entry.name[: -len(suffix)]
-    if entry.name.isidentifier() and entry.is_dir():
-        inits = (os.path.join(entry.path, "__init__" + s) for s in suffixes)
-        return entry.name if any(map(os.path.isfile, inits)) else None
-    return None
+        return found
+    for entry in entries:
+        if entry in names and any(os.path.isfile(os.path.join(folder, entry, "__init__" + s)) for s in suffixes):
+            found.add(entry)
+        found.update(entry[: -len(s)] for s in suffixes if entry.endswith(s) and entry[: -len(s)] in names)
+    return found
 
 
 def _comes_from(module: ModuleType, folder: str) -> bool:

@@ -62,6 +62,8 @@ class Term:
         self._early: dict[str, NodeStatus] = {}
         self._lost: set[str] = set()
         self._waiting = ""
+        self._said: tuple[Phase, int, bool, str] | None = None
+        self._heard: set[str] = set()
         self._retell = 0.0
         self._written: State | None = None
         self._writing: asyncio.Task[None] | None = None
@@ -111,6 +113,7 @@ class Term:
             self._log.warning("stale_status_refused", node=status.node_id, generation=status.generation)
         elif status.node_id in self._job.nodes:
             self._events.put_nowait(StatusReceived(status))
+            self._heard.add(status.node_id)
         else:
             self._early[status.node_id] = status
 
@@ -155,6 +158,8 @@ class Term:
     def _step(self, event: Event) -> None:
         before = self._job
         self._job = step(before, event, self._clock.monotonic())
+        if isinstance(event, NodeJoined):
+            self._heard.add(event.node.node_id)
         if isinstance(event, NodeJoined) and (status := self._early.pop(event.node.node_id, None)):
             self._job = step(self._job, StatusReceived(status), self._clock.monotonic())
         if isinstance(event, NodeLost):
@@ -175,13 +180,21 @@ class Term:
             )
 
     def _dispatch(self) -> None:
-        """Tell each node what it should do now. What is waited for is told anew once a second at most."""
+        """Tell each node what it should do now.
+
+        Only where the job itself has moved is every node looked at, else those that something was heard of; what a
+        job waits for is told anew once a second at most. A thousand joins would be a million looks otherwise.
+        """
         now = self._clock.monotonic()
         if now >= self._retell:
             self._waiting, self._retell = waiting_for(self._job), now + RETELL
-        for node_id, outbox in self._outboxes.items():
+        said = (self._job.phase, self._job.generation, self._job.uncommitted, self._waiting)
+        concerned = self._heard & self._outboxes.keys() if said == self._said else self._outboxes.keys()
+        for node_id in concerned:
             if view := self._job.nodes.get(node_id):
-                outbox.offer(command_for(self._job, view, self._waiting))
+                self._outboxes[node_id].offer(command_for(self._job, view, self._waiting))
+        self._said = said
+        self._heard.clear()
 
     def _over(self) -> bool:
         return self._job.phase.final and not (self._job.nodes.keys() - {self._node_id})

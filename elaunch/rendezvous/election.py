@@ -7,6 +7,7 @@ write that compares it is refused once another one leads.
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -37,8 +38,9 @@ class Leadership:
 class Election:
     """One agent's view of a job's leader: it may run for it and look on, over a single watch."""
 
-    def __init__(self, store: Store, keys: JobKeys, lease_id: int) -> None:
+    def __init__(self, store: Store, keys: JobKeys, lease_id: int, *, spread: float = 0.0) -> None:
         self._store = store
+        self._spread = spread
         self._key = keys.leader
         self._lease = lease_id
         self._seen: KeyValue | None = None
@@ -46,17 +48,22 @@ class Election:
         self._inboxes: set[asyncio.Queue[KeyValue | BaseException | None]] = set()
         self._following: asyncio.Task[None] | None = None
 
-    async def campaign(self, record: Leader) -> Leadership:
+    async def campaign(self, record: Leader, *, at_once: bool = False) -> Leadership:
         """Wait until nobody leads, then lead. ``record.token`` must be unique to this call.
 
+        A claim waits for a random part of ``spread`` seconds, unless it is to be made ``at_once``, and is not made
+        if another leads by then: a thousand agents that lose their leader need not send a thousand claims.
         Raises LeaseLostError if the lease is gone.
         """
         async with aclosing(self._views()) as views:
             async for seen in views:
                 if seen is not None and _leader(seen).token == record.token:
                     return Leadership(self._key, seen.create_revision)
-                if seen is None and (won := await self._claim(record)) is not None:
+                if seen is None and not at_once:
+                    await asyncio.sleep(random.uniform(0.0, self._spread))
+                if seen is None and self._seen is None and (won := await self._claim(record)) is not None:
                     return Leadership(self._key, won)
+                at_once = False
         raise AssertionError("views never end")
 
     async def _claim(self, record: Leader) -> int | None:

@@ -19,14 +19,17 @@ from elaunch.errors import EndpointUnreachableError, StartError, UsageError
 from elaunch.rendezvous.addresses import is_taken, join, listen_addresses, owns
 from elaunch.rendezvous.binary import EtcdBinary, find_etcd
 from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.endpoints import parse_endpoints
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import Meeting, default_state_dir
 from elaunch.rendezvous.keeper import Order
+from elaunch.rendezvous.waiting import within
 
 __all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
 
 _TIMEOUT = 25.0  # seconds until an embedded etcd must serve: longer than its keeper waits for it
 _POLL = 0.05
+GRACE = 5.0  # seconds
 _PROBE = 2.0  # seconds for whatever holds the port to answer as an etcd would
 
 
@@ -56,30 +59,38 @@ class EmbeddedEtcd:
         with contextlib.suppress(ConnectionError, asyncio.TimeoutError, subprocess.TimeoutExpired):
             writer.write(b"release\n")
             writer.write_eof()
-            await asyncio.wait_for(reader.read(), timeout)
+            await within(timeout, reader.read())
             if self._process is not None:
                 await asyncio.to_thread(self._process.wait, timeout)
         writer.close()
 
 
 async def ensure_embedded(
-    endpoint: str | None, *, job: str, state_dir: Path | None = None, several_hosts: bool
+    endpoint: str | None,
+    *,
+    job: str,
+    state_dir: Path | None = None,
+    several_hosts: bool,
+    grace: float = GRACE,
 ) -> EmbeddedEtcd:
     """The embedded etcd of ``job``: the one that serves already, or a new one.
 
-    Without an ``endpoint`` it is on a Unix socket and leaves nothing behind. With ``host:port``, which must
-    be this machine's, it is on that port, its data in ``state_dir`` (default: below XDG_STATE_HOME).
+    Without an ``endpoint``, or at port 0, it is on a Unix socket and leaves nothing behind. With
+    ``host:port``, which must be this machine's, it is on that port, its data in ``state_dir`` (default:
+    below XDG_STATE_HOME). ``grace`` is for how many seconds it waits for a new agent when all have died and
+    no node is left.
 
     Raises UsageError if the port is taken or there is no etcd program, EndpointUnreachableError if it does
     not start.
     """
     find_etcd()
-    if endpoint is None:
+    if endpoint is None or endpoint.endswith(":0"):  # torchrun's way to say: any free port will do
         directory = Path(tempfile.mkdtemp(prefix="elaunch-", dir=_short_temporary_directory()))
-        order = Order(job, str(directory), (), Layout(directory).endpoint, True, "", 0, ())
+        order = Order(job, str(directory), (), Layout(directory).endpoint, True, "", grace, 0, ())
         return await _hire(order)
+    parse_endpoints([endpoint])
     host, _, port = endpoint.rpartition(":")
-    return await _Place(host, int(port), job, state_dir, several_hosts).ensure()
+    return await _Place(host, int(port), job, state_dir, several_hosts, grace).ensure()
 
 
 def _short_temporary_directory() -> str | None:
@@ -96,6 +107,7 @@ class _Place:
     job: str
     state_dir: Path | None
     several_hosts: bool
+    grace: float
 
     async def ensure(self) -> EmbeddedEtcd:
         meeting, busy = Meeting(self.port), ""
@@ -134,7 +146,7 @@ class _Place:
         except OSError as error:
             raise UsageError(f"rendezvous: cannot make {directory} for etcd: {error.strerror}") from error
         listen = tuple(join(address, self.port) for address in addresses)
-        order = Order(self.job, str(directory), listen, endpoint, False, str(meeting.socket), 0, (lock,))
+        order = Order(self.job, str(directory), listen, endpoint, False, str(meeting.socket), self.grace, 0, (lock,))
         return await _hire(order)
 
     async def _foreign(self, endpoint: str) -> EmbeddedEtcd:
@@ -189,7 +201,7 @@ async def _ask(talk: tuple[asyncio.StreamReader, asyncio.StreamWriter], job: str
     reader, writer = talk
     writer.write(json.dumps({"job": job}).encode() + b"\n")
     try:
-        line = await asyncio.wait_for(reader.readline(), _TIMEOUT)
+        line = await within(_TIMEOUT, reader.readline())
     except asyncio.TimeoutError:
         writer.close()
         raise ConnectionResetError("the keeper does not answer") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -45,24 +45,48 @@ def _parse(text: str) -> Endpoint:
         return Endpoint(text)
     host, _, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]") and len(host) > 2
-    if not port.isdecimal() or not 0 < int(port) < 65536 or not host or (":" in host and not bracketed):
+    if not port.isdecimal() or not 0 < int(port) < 65536 or not host.strip("[]") or (":" in host and not bracketed):
         raise UsageError(f"rendezvous: {text!r} is no etcd endpoint; give host:port, [v6]:port or unix:/path")
     return Endpoint(text)
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What etcd wants to see. With ``ca`` the connection is TLS, with ``cert`` and ``key`` mutual TLS."""
+    """What etcd wants to see. With ``ca`` the connection is TLS, with ``cert`` and ``key`` mutual TLS.
+
+    With ``https`` alone it is TLS on the system's authorities.
+    """
 
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
     user: str = ""
     password: str = field(default="", repr=False)
+    https: bool = False
+
+    @classmethod
+    def configured(cls, conf: Mapping[str, str], environ: Mapping[str, str]) -> Credentials:
+        """From ``--rdzv-conf`` (torch's names: protocol, cacert, cert, key; and user), else from ``environ``.
+
+        There the names are ELAUNCH_ETCD_CACERT and so on. A password comes from ELAUNCH_ETCD_PASSWORD only: a
+        command line is seen by every user of the host. Raises UsageError on a protocol but http and https.
+        """
+
+        def value(name: str) -> str:
+            return conf.get(name) or environ.get(f"ELAUNCH_ETCD_{name.upper()}", "")
+
+        def path(name: str) -> Path | None:
+            return Path(value(name)) if value(name) else None
+
+        protocol = value("protocol") or "http"
+        if protocol not in ("http", "https"):
+            raise UsageError(f"rendezvous: protocol={protocol} in --rdzv-conf; expected http or https")
+        password = environ.get("ELAUNCH_ETCD_PASSWORD", "")
+        return cls(path("cacert"), path("cert"), path("key"), value("user"), password, https=protocol == "https")
 
     @property
     def tls(self) -> bool:
-        return self.ca is not None or self.cert is not None
+        return self.https or self.ca is not None or self.cert is not None
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Raises UsageError where a file cannot be read."""

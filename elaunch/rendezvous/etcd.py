@@ -25,7 +25,8 @@ from elaunch.rendezvous.methods import (
 )
 from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, TxnResult
 from elaunch.rendezvous.transport import Transport, TryAgainError
-from elaunch.rendezvous.watch import prefix_range, watch
+from elaunch.rendezvous.waiting import within
+from elaunch.rendezvous.watch import prefix_range, watch, write
 
 
 class EtcdStore:
@@ -114,12 +115,12 @@ class EtcdStore:
         metadata = await transport.metadata_or_again(endpoint)
         stream = transport.stream(endpoint, LEASE_KEEP_ALIVE, metadata, timeout)
         try:
-            await stream.write(pb.LeaseKeepAliveRequest(ID=lease))
-            answer = await stream.read()
+            await write(stream, pb.LeaseKeepAliveRequest(ID=lease), timeout)
+            answer = await within(timeout, stream.read())
         except AioRpcError as error:
             raise transport.failure(endpoint, LEASE_KEEP_ALIVE.path, error, metadata) from error
-        except asyncio.InvalidStateError as error:  # the stream had ended before the request was written
-            transport.rotate(endpoint, str(error))
+        except (TryAgainError, asyncio.TimeoutError) as error:
+            transport.rotate(endpoint, str(error) or "lease stream does not answer")
             raise TryAgainError from error
         finally:
             stream.cancel()

@@ -19,6 +19,29 @@ def default_state_dir(job: str, port: int) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedState:
+    """A job's last state, byte for byte as it stood in etcd; it outlives etcd's data."""
+
+    path: Path
+
+    def read(self) -> bytes | None:
+        """None if nothing was ever saved."""
+        try:
+            return self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, value: bytes) -> None:
+        """Replace what was saved, at once or not at all."""
+        draft = self.path.with_suffix(".new")
+        with draft.open("wb") as file:
+            file.write(value)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.path)
+
+
+@dataclass(frozen=True, slots=True)
 class Meeting:
     """The place of one user's processes of this host that want an etcd on one port.
 

@@ -20,20 +20,21 @@ _OPTION = {
 }
 
 
-async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) -> None:
+async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) -> bool:
     """Write ``node``'s key on ``lease``: one transaction, where the job's spec is this node's own.
 
     The first node writes the spec; a node with a role that is new to the job adds it. A spec of which no node lives any
-    more is replaced. Raises SpecMismatchError where another value is in force.
+    more is replaced. True if it wrote the spec: then it is the job's first. Raises SpecMismatchError where another value is in force.
     """
     put_node = Put(keys.node(node.node_id), encode(node), lease)
     put_spec = Put(keys.spec, encode(spec))
-    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
-        return
+    agreed = [Compare(keys.spec, Field.VALUE, put_spec.value)]
+    if await _try(store, agreed, [put_node]):
+        return False
     if await _try(store, [absent(keys.spec)], [put_spec, put_node]):
-        return
-    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
-        return
+        return True
+    if await _try(store, agreed, [put_node]):
+        return False
     for _ in range(_ATTEMPTS):
         found = await store.get(keys.spec)
         if found is None:
@@ -41,10 +42,10 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
             ops: list[Op] = [Put(keys.spec, encode(spec)), put_node]
         else:
             condition = Compare(keys.spec, Field.MOD_REVISION, found.mod_revision)
-            agreed = await _agree(store, keys, decode(Spec, found.value), spec, node)
-            ops = [Put(keys.spec, agreed), put_node] if agreed != found.value else [put_node]
+            both = await _agree(store, keys, decode(Spec, found.value), spec, node)
+            ops = [Put(keys.spec, both), put_node] if both != found.value else [put_node]
         if await _try(store, [condition], ops):
-            return
+            return found is None
     raise RendezvousError(f"rendezvous: the spec of job {keys.job!r} changed {_ATTEMPTS} times while joining")
 
 

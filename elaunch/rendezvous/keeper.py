@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
@@ -29,18 +28,19 @@ from elaunch.rendezvous import child
 from elaunch.rendezvous.binary import find_etcd
 from elaunch.rendezvous.child import Layout
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import State, decode
 from elaunch.rendezvous.store import KeyValue, Put, absent
+from elaunch.rendezvous.waiting import within
 
 _START_TIMEOUT = 15.0  # seconds for etcd to serve
 _RESTARTS = 3  # of an etcd that was killed
-GRACE = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the first agent asks for. ``agent`` and ``keep_open`` are inherited file descriptors."""
+    """What the first agent asks for. ``grace`` is in seconds; ``agent`` and ``keep_open`` are inherited."""
 
     job: str
     directory: str
@@ -48,6 +48,7 @@ class Order:
     endpoint: str
     disposable: bool
     meeting: str
+    grace: float
     agent: int
     keep_open: tuple[int, ...]
 
@@ -66,6 +67,7 @@ class Keeper:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._layout = Layout(Path(order.directory))
+        self._saved = SavedState(self._layout.directory / "state.json")
         self._keys = JobKeys(order.job)
         self._store = EtcdStore([order.endpoint])
         self._etcd: subprocess.Popen[bytes] | None = None
@@ -98,7 +100,12 @@ class Keeper:
             self._answer.set_result(
                 {"endpoint": self._order.endpoint, "version": find_etcd().version, "notice": self._notice}
             )
+            for task in watching:
+                task.add_done_callback(lambda _: self._stop_soon())
             await self._until_unused()
+            for task in watching:
+                if task.done():
+                    task.result()  # neither ends by itself, but for a bug or an etcd that keeps dying
         finally:
             self._ending = True
             if server is not None:
@@ -195,25 +202,21 @@ class Keeper:
 
     async def _restore(self) -> None:
         """Write back the state of an earlier run whose data are gone; create-only, so that newer data win."""
-        if not self._saved.exists():
-            return
-        with contextlib.suppress(AmbiguousError):  # etcd is our own and answers; create-only is safe anyway
-            value = self._saved.read_bytes()
-            await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
+        value = self._saved.read()
+        if value is not None and not self._order.disposable:
+            with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
+                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
 
-    @property
-    def _saved(self) -> Path:
-        return self._layout.directory / "state.json"
-
-    def _save(self, value: bytes) -> None:
+    def _save(self, value: bytes) -> bool:
+        """Whether it is saved now. A full disk must not end the keeper: etcd still has the value."""
         if self._order.disposable:
-            return
-        draft = self._saved.with_suffix(".new")
-        with draft.open("wb") as file:
-            file.write(value)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self._saved)
+            return True
+        try:
+            self._saved.write(value)
+        except OSError as error:
+            print(f"cannot save the job's state: {error}", file=sys.stderr, flush=True)
+            return False
+        return True
 
     async def _follow(self) -> None:
         """Know the job's nodes and keep its state saved."""
@@ -251,9 +254,9 @@ class Keeper:
         while not self._told_to_stop:
             self._news.clear()
             unused = self._agents == 0 and not self._nodes
-            grace = GRACE if self._deserted and not self._final else 0.0
+            grace = self._order.grace if self._deserted and not self._final else 0.0
             try:
-                await asyncio.wait_for(self._news.wait(), grace if unused else None)
+                await within(grace if unused else None, self._news.wait())
             except asyncio.TimeoutError:
                 if self._agents == 0 and not self._nodes:
                     return
@@ -264,8 +267,7 @@ class Keeper:
         if clean:
             try:
                 state = await self._store.get(self._keys.state)
-                if state is not None:
-                    self._save(state.value)
+                clean = state is None or self._save(state.value)
             except ElaunchError:
                 clean = False
         await self._store.close()
@@ -291,7 +293,7 @@ def _is_final(value: bytes) -> bool:
         return False
 
 
-async def _main(order: Order) -> None:
+async def _keep(order: Order) -> None:
     await Keeper(order).run()
 
 
@@ -299,7 +301,7 @@ def main() -> None:
     """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.embedded` only."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    asyncio.run(_main(Order.decode(sys.argv[1])))
+    asyncio.run(_keep(Order.decode(sys.argv[1])))
 
 
 if __name__ == "__main__":

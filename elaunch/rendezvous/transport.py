@@ -22,6 +22,7 @@ from elaunch.proto.etcd.v3 import rpc_pb2 as pb
 from elaunch.rendezvous.endpoints import Credentials, Endpoint
 from elaunch.rendezvous.methods import AUTHENTICATE, Method
 from elaunch.rendezvous.verdict import Verdict, judge
+from elaunch.rendezvous.waiting import within
 
 Q = TypeVar("Q")
 A = TypeVar("A")
@@ -108,8 +109,8 @@ class Transport:
         self, endpoint: Endpoint, method: Method[Q, A], request: Q, metadata: Metadata, timeout: float
     ) -> A:
         call = self.channel(endpoint).unary_unary(method.path, **method.codec())
-        answer: A = await call(request, timeout=timeout, metadata=metadata)
-        return answer
+        # Not awaited directly: a cancellation in the turn of the loop that brings the answer would be lost.
+        return await within(None, _answer(call(request, timeout=timeout, metadata=metadata)))
 
     def stream(
         self, endpoint: Endpoint, method: Method[Q, A], metadata: Metadata, timeout: float | None = None
@@ -132,7 +133,10 @@ class Transport:
         Raises AmbiguousError where the outcome is unknown.
         """
         return await self.persist(
-            lambda endpoint: self._attempt_connected(endpoint, method, request), method.path, self.deadline
+            lambda endpoint: self._attempt_connected(endpoint, method, request),
+            method.path,
+            self.deadline,
+            interrupt=False,  # once it is sent, only its own short time may end it: as ambiguous
         )
 
     async def _attempt_connected(self, endpoint: Endpoint, method: Method[Q, A], request: Q) -> A:
@@ -159,7 +163,7 @@ class Transport:
                 self.rotate(endpoint, "cannot connect")
                 raise TryAgainError
             try:
-                await asyncio.wait_for(channel.wait_for_state_change(state), left)
+                await within(left, channel.wait_for_state_change(state))
             except asyncio.TimeoutError:
                 continue
             finally:
@@ -194,7 +198,9 @@ class Transport:
             self.rotate(endpoint, describe(error))
         return TryAgainError()
 
-    async def persist(self, once: Callable[[Endpoint], Awaitable[A]], what: str, deadline: float) -> A:
+    async def persist(
+        self, once: Callable[[Endpoint], Awaitable[A]], what: str, deadline: float, *, interrupt: bool = True
+    ) -> A:
         """``once`` on one endpoint after the other until it succeeds; EtcdLostError at the deadline."""
         began = self.clock.monotonic()
 
@@ -208,8 +214,8 @@ class Transport:
             sleep=asyncio.sleep,
         )
         try:
-            return await retrying(attempt)
-        except tenacity.RetryError:
+            return await within(deadline if interrupt else None, retrying(attempt))
+        except (tenacity.RetryError, asyncio.TimeoutError):
             raise EtcdLostError(self.lost(what, self.clock.monotonic() - began)) from None
 
     def lost(self, what: str, seconds: float) -> str:
@@ -222,6 +228,10 @@ class Transport:
         channels, self._channels = list(self._channels.values()), {}
         for channel in channels:
             await channel.close(None)
+
+
+async def _answer(call: Awaitable[A]) -> A:
+    return await call
 
 
 def describe(error: grpc.RpcError | Any) -> str:

@@ -13,8 +13,9 @@ from elaunch.errors import CompactedError, EtcdRefusedError
 from elaunch.proto.etcd.v3 import rpc_pb2 as pb
 from elaunch.rendezvous.endpoints import Endpoint
 from elaunch.rendezvous.methods import STATUS, WATCH
-from elaunch.rendezvous.transport import Metadata, Transport, TryAgainError
+from elaunch.rendezvous.transport import A, Metadata, Q, Transport, TryAgainError
 from elaunch.rendezvous.verdict import progress_is_ordered
+from elaunch.rendezvous.waiting import within
 
 Stream = StreamStreamCall[pb.WatchRequest, pb.WatchResponse]
 IDLE = 30.0  # seconds without news after which etcd is asked for progress, and must answer
@@ -69,12 +70,11 @@ async def _stream(
     transport: Transport, endpoint: Endpoint, metadata: Metadata, cursor: Cursor
 ) -> AsyncGenerator[list[pb.Event], None]:
     """One stream on one endpoint until it is lost; an empty list is a sign of life."""
-    status = await transport.attempt(endpoint, STATUS, pb.StatusRequest())
-    ordered = progress_is_ordered(status.version)
+    ordered: bool | None = None  # asked of the server when it first matters: most streams never are silent
     # Without hasleader a member that is cut off from the others would keep the stream open and silent.
     stream: Stream = transport.stream(endpoint, WATCH, (*metadata, ("hasleader", "true")))
     try:
-        await asyncio.wait_for(stream.write(_create(cursor)), transport.call_timeout)
+        await write(stream, _create(cursor), transport.call_timeout)
         gathered: list[pb.Event] = []
         created = await _read(stream, transport.call_timeout)
         _check(created, cursor)
@@ -88,8 +88,12 @@ async def _stream(
             if gathered:
                 # Not the header's revision: while a watcher catches up that is ahead of what was sent.
                 cursor.revision = max(cursor.revision, gathered[-1].kv.mod_revision + 1)
-            elif answer.watch_id != _BROADCAST or ordered:
-                cursor.revision = max(cursor.revision, answer.header.revision + 1)
+            else:
+                if answer.watch_id == _BROADCAST and ordered is None:
+                    status = await transport.attempt(endpoint, STATUS, pb.StatusRequest())
+                    ordered = progress_is_ordered(status.version)
+                if answer.watch_id != _BROADCAST or ordered:
+                    cursor.revision = max(cursor.revision, answer.header.revision + 1)
             events, gathered = gathered, []
             yield events
     finally:
@@ -130,7 +134,7 @@ async def _read_or_probe(stream: Stream, timeout: float) -> pb.WatchResponse:
         done, _ = await asyncio.wait({reading}, timeout=IDLE)
         if not done:
             request = pb.WatchRequest(progress_request=pb.WatchProgressRequest())
-            await asyncio.wait_for(stream.write(request), timeout)
+            await write(stream, request, timeout)
             done, _ = await asyncio.wait({reading}, timeout=IDLE)
         if not done:
             raise TryAgainError("watch is silent")
@@ -139,9 +143,19 @@ async def _read_or_probe(stream: Stream, timeout: float) -> pb.WatchResponse:
         reading.cancel()
 
 
+async def write(stream: StreamStreamCall[Q, A], request: Q, timeout: float) -> None:
+    """Send ``request``. A stream that has ended takes it in silence: the next read tells why it ended."""
+    try:
+        await within(timeout, stream.write(request))
+    except asyncio.InvalidStateError:
+        return
+    except asyncio.TimeoutError:
+        raise TryAgainError("stream takes no request") from None
+
+
 async def _read(stream: Stream, timeout: float | None) -> pb.WatchResponse:
     try:
-        answer = await asyncio.wait_for(stream.read(), timeout)
+        answer = await within(timeout, stream.read())
     except asyncio.TimeoutError:
         raise TryAgainError("watch does not answer") from None
     if not isinstance(answer, pb.WatchResponse):

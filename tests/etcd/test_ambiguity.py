@@ -33,14 +33,17 @@ def prefix() -> str:
 @pytest.mark.parametrize("cut", [Cut.BEFORE, Cut.AFTER])
 def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(etcd: Member, prefix: str, cut: Cut) -> None:
     async def body() -> None:
-        async with opened(etcd.endpoint) as direct, proxied(etcd.endpoint) as proxy:
-            async with opened(proxy.endpoint) as store:
-                await store.get(prefix)
-                proxy.arm(prefix.encode(), cut, lambda: changed(direct, prefix + "a"))
-                with pytest.raises(AmbiguousError, match="was sent"):
-                    await store.txn([absent(prefix + "a")], [Put(prefix + "a", b"1")])
-                assert proxy.cuts == 1
-                assert (await store.get(prefix + "a") is not None) == (cut is Cut.AFTER)
+        async with (
+            opened(etcd.endpoint) as direct,
+            proxied(etcd.endpoint) as proxy,
+            opened(proxy.endpoint) as store,
+        ):
+            await store.get(prefix)
+            proxy.arm(prefix.encode(), cut, lambda: changed(direct, prefix + "a"))
+            with pytest.raises(AmbiguousError, match="was sent"):
+                await store.txn([absent(prefix + "a")], [Put(prefix + "a", b"1")])
+            assert proxy.cuts == 1
+            assert (await store.get(prefix + "a") is not None) == (cut is Cut.AFTER)
 
     run(body())
 
@@ -75,24 +78,27 @@ def test_an_idempotent_call_is_sent_again(etcd: Member, prefix: str) -> None:
 @pytest.mark.parametrize("cut", list(Cut))
 def test_a_commit_is_applied_exactly_once(etcd: Member, prefix: str, cut: Cut) -> None:
     async def body() -> None:
-        async with opened(etcd.endpoint) as direct, proxied(etcd.endpoint) as proxy:
-            async with opened(proxy.endpoint) as store:
-                leader = await direct.put(prefix + "leader", b"me")
-                guards = [Compare(prefix + "leader", Field.CREATE_REVISION, leader)]
-                before = await commit(store, guards, [Put(prefix + "n", b"0")], token_key=prefix + "token")
-                proxy.arm(b"one", cut, lambda: changed(direct, prefix + "n", after=before))
-                revision = await commit(store, guards, [Put(prefix + "n", b"one")], token_key=prefix + "token")
-                await commit(store, guards, [Put(prefix + "n", b"two")], token_key=prefix + "token")
-                await proxy.deliver()
-                await direct.put(prefix + "end", b"")
-                told: list[tuple[int, bytes]] = []
-                async for _, changes in direct.watch(prefix, start_revision=before + 1):
-                    told += [(c.kv.mod_revision, c.kv.value) for c in changes if c.kv.key != prefix + "token"]
-                    if told[-1][1] == b"":
-                        break
-                assert proxy.cuts == 1
-                assert [value for _, value in told] == [b"one", b"two", b""]
-                assert told[0][0] == revision
+        async with (
+            opened(etcd.endpoint) as direct,
+            proxied(etcd.endpoint) as proxy,
+            opened(proxy.endpoint) as store,
+        ):
+            leader = await direct.put(prefix + "leader", b"me")
+            guards = [Compare(prefix + "leader", Field.CREATE_REVISION, leader)]
+            before = await commit(store, guards, [Put(prefix + "n", b"0")], token_key=prefix + "token")
+            proxy.arm(b"one", cut, lambda: changed(direct, prefix + "n", after=before))
+            revision = await commit(store, guards, [Put(prefix + "n", b"one")], token_key=prefix + "token")
+            await commit(store, guards, [Put(prefix + "n", b"two")], token_key=prefix + "token")
+            await proxy.deliver()
+            await direct.put(prefix + "end", b"")
+            told: list[tuple[int, bytes]] = []
+            async for _, changes in direct.watch(prefix, start_revision=before + 1):
+                told += [(c.kv.mod_revision, c.kv.value) for c in changes if c.kv.key != prefix + "token"]
+                if told[-1][1] == b"":
+                    break
+            assert proxy.cuts == 1
+            assert [value for _, value in told] == [b"one", b"two", b""]
+            assert told[0][0] == revision
 
     run(body())
 
@@ -133,7 +139,10 @@ def test_another_failed_guard_is_a_conflict(store_maker, prefix: str) -> None:
         await store.put(prefix + "plan", b"there already")
         with pytest.raises(ConflictError, match="plan has changed"):
             await commit(
-                store, [guard, absent(prefix + "plan")], [Put(prefix + "plan", b"")], token_key=prefix + "token"
+                store,
+                [guard, absent(prefix + "plan")],
+                [Put(prefix + "plan", b"")],
+                token_key=prefix + "token",
             )
         await store.close()
 

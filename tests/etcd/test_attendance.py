@@ -16,7 +16,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.presence import Site
 from elaunch.rendezvous.records import Plan, Spec
 from elaunch.rendezvous.rounds import Limits, Participant
-from tests.etcd.conftest import until
+from tests.etcd.running import run
 from tests.etcd.servers import Member
 
 PATIENCE = 10.0
@@ -99,7 +99,7 @@ def test_a_full_round_forms_at_once_and_ranks_stay(etcd: Member) -> None:
             assert grown.world_size == 3
             assert rank(grown, late) == 2
 
-    until(30, story())
+    run(story())
 
 
 def test_a_running_member_is_waited_for(etcd: Member) -> None:
@@ -120,7 +120,7 @@ def test_a_running_member_is_waited_for(etcd: Member) -> None:
             again = await b.next_round(5, PATIENCE)
             assert await back == again
 
-    until(30, story())
+    run(story())
 
 
 def test_a_spare_is_no_news_and_harms_nobody(etcd: Member) -> None:
@@ -138,7 +138,7 @@ def test_a_spare_is_no_news_and_harms_nobody(etcd: Member) -> None:
             plan = await a.next_round(1, PATIENCE)
             assert await waiting == plan
 
-    until(30, story())
+    run(story())
 
 
 def test_a_closed_run_has_no_rounds_and_the_next_one_has(etcd: Member) -> None:
@@ -168,7 +168,7 @@ def test_a_closed_run_has_no_rounds_and_the_next_one_has(etcd: Member) -> None:
             await b.close_run()
             assert (await c.next_round(1, PATIENCE)).generation == 3
 
-    until(40, story())
+    run(story(), seconds=40.0)
 
 
 def test_another_number_of_nodes_is_refused(etcd: Member) -> None:
@@ -180,7 +180,7 @@ def test_another_number_of_nodes_is_refused(etcd: Member) -> None:
                 await s.agent(Limits(1, 2, 0.0)).next_round(1, PATIENCE)
             assert a.news() == 0
 
-    until(30, story())
+    run(story())
 
 
 def test_an_ended_lease_makes_the_node_join_again(etcd: Member) -> None:
@@ -201,7 +201,7 @@ def test_an_ended_lease_makes_the_node_join_again(etcd: Member) -> None:
             assert a.node_id != old
             assert rank(second, b) == rank(first, b)
 
-    until(30, story())
+    run(story())
 
 
 def test_an_etcd_that_is_gone_is_told(own_etcd: Member) -> None:
@@ -214,4 +214,20 @@ def test_an_etcd_that_is_gone_is_told(own_etcd: Member) -> None:
             with pytest.raises(EtcdLostError):
                 await a.next_round(1, PATIENCE)
 
-    until(40, story())
+    run(story(), seconds=40.0)
+
+
+def test_a_crashed_run_is_followed_by_the_next_number(etcd: Member) -> None:
+    async def story() -> None:
+        async with scene(etcd, "crash", Limits(1, 2, 1.0)) as s:
+            a, b = s.agent(), s.agent()
+            assert (await meet(a, b)).generation == 1
+            for agent in (a, b):  # as SIGKILL does: nobody renews, nobody says good-bye
+                presence, agent._presence = agent._presence, None
+                assert presence is not None
+                for task in presence._tasks:
+                    task.cancel()
+            plan = await s.agent().next_round(1, PATIENCE)  # once their leases have ended
+            assert (plan.generation, plan.world_size) == (2, 1)
+
+    run(story())

@@ -101,7 +101,7 @@ def test_a_silent_watch_is_probed_and_loses_nothing(etcd: Member, monkeypatch: p
 
 @pytest.mark.slow
 def test_a_frozen_etcd_is_left_for_another(own_etcd: Member, etcd: Member) -> None:
-    """Not a cluster, but the client cannot know before it has asked: the other's answer is of another cluster."""
+    """Two members of no common cluster; but the first never answers, so the client cannot know."""
 
     async def body() -> None:
         own_etcd.freeze()

@@ -70,9 +70,7 @@ def test_intel_counts_cards_of_its_vendor(tmp_path: Path) -> None:
 
 
 def test_build_is_read_from_text() -> None:
-    text = (
-        "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\nxpu = None\n"
-    )
+    text = "__version__ = '2.13.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\nxpu = None\n"
     assert parse_build(text) == Build(cuda=True, hip=False, xpu=False)
     assert parse_build("") == Build()
 

@@ -76,9 +76,7 @@ print(sorted({"torch", "grpc", "google", "asyncio", "structlog", "tenacity"} & s
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-FAILURE = RankFailure(
-    "n1", 5, 1, 77, 3, 1_700_000_000.25, "/logs/error.json", "ValueError: x", "Traceback\n  boom"
-)
+FAILURE = RankFailure("n1", 5, 1, 77, 3, 1_700_000_000.25, "/logs/error.json", "ValueError: x", "Traceback\n  boom")
 
 
 def with_agent(monkeypatch: pytest.MonkeyPatch, answer: Outcome | BaseException) -> None:
@@ -168,6 +166,4 @@ def test_the_help_is_not_wider_than_a_terminal() -> None:
 
 def test_docs_name_every_option() -> None:
     text = (Path(__file__).parents[3] / "docs/cli.md").read_text()
-    assert [
-        flag.spellings[-1] for flag in FLAGS.values() if f"`--{flag.dest.replace('_', '-')}" not in text
-    ] == []
+    assert [flag.spellings[-1] for flag in FLAGS.values() if f"`--{flag.dest.replace('_', '-')}" not in text] == []

@@ -82,9 +82,7 @@ def test_a_nameless_job_of_many_nodes_is_warned_of(script: str) -> None:
 def test_rendezvous_settings(script: str, tmp_path: Path) -> None:
     pem = tmp_path / "some.pem"
     pem.touch()
-    conf = parse(
-        [f"--rdzv-conf=join_timeout=5,keep_alive_interval=1,is_host=true,cacert={pem}", script], {}
-    ).conf
+    conf = parse([f"--rdzv-conf=join_timeout=5,keep_alive_interval=1,is_host=true,cacert={pem}", script], {}).conf
     assert (conf.join_timeout, conf.lease_ttl, conf.is_host) == (5, 3, True)
     assert (conf.access.protocol, conf.access.ca_cert) == ("https", str(pem))
     assert parse(["--rdzv-conf=lease_ttl=7", script], {}).conf.lease_ttl == 7

@@ -1,5 +1,5 @@
 from elaunch.controller.commands import Abort, End, Start, command_for
-from elaunch.controller.job import Job, NodeStatus, Policy, RankExit, RunPhase
+from elaunch.controller.job import NodeStatus, Policy, RankExit, RunPhase
 from elaunch.controller.state import NodeJoined, NodeLost, PlanCommitted, StatusReceived, resume, step
 from elaunch.rendezvous.records import Node, Phase
 
@@ -23,19 +23,12 @@ def test_restart():
     for i in (0, 1):
         job = step(job, StatusReceived(NodeStatus(f"n{i}", 1, RunPhase.RUNNING, store_port=2000 + i)), 0.2)
     assert job.phase is Phase.RUNNING
-    job = step(
-        job, StatusReceived(NodeStatus("n1", 1, RunPhase.FAILED, (RankExit(0, 2, 5, -9, 0.0),), 2001)), 0.3
-    )
+    job = step(job, StatusReceived(NodeStatus("n1", 1, RunPhase.FAILED, (RankExit(0, 2, 5, -9, 0.0),), 2001)), 0.3)
     assert job.phase is Phase.ABORTING and isinstance(command_for(job, job.nodes["n0"]), Abort)
-    job = step(
-        job, StatusReceived(NodeStatus("n1", 1, RunPhase.STOPPED, (RankExit(0, 2, 5, -9, 0.0),), 2001)), 0.3
-    )
+    job = step(job, StatusReceived(NodeStatus("n1", 1, RunPhase.STOPPED, (RankExit(0, 2, 5, -9, 0.0),), 2001)), 0.3)
     job = step(job, StatusReceived(NodeStatus("n0", 1, RunPhase.STOPPED, (), 2000)), 0.3)
     assert (
-        job.phase is Phase.STARTING
-        and job.generation == 2
-        and job.restart_count == 1
-        and job.plan.store_port == 2000
+        job.phase is Phase.STARTING and job.generation == 2 and job.restart_count == 1 and job.plan.store_port == 2000
     )
     job = step(job, PlanCommitted(2), 0.3)
     job = step(job, NodeLost("n1"), 0.4)

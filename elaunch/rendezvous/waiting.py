@@ -1,0 +1,33 @@
+"""Waiting with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
+    """The result of ``awaitable``. Raises asyncio.TimeoutError after ``seconds``, and cancels it then.
+
+    Unlike asyncio.wait_for before Python 3.12 (gh-86296), and unlike awaiting a grpc.aio call, it never
+    swallows a cancellation that comes in the same turn of the loop as the result: the cancelled task would
+    run on for ever.
+    """
+    task = asyncio.ensure_future(awaitable)
+    task.add_done_callback(_retrieve)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=seconds)
+        if not done:
+            raise asyncio.TimeoutError
+        return task.result()
+    finally:
+        task.cancel()
+
+
+def _retrieve(task: asyncio.Future[T]) -> None:
+    """Nobody may be left to look at the outcome; that is no mistake."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,139 @@
+"""Leases: for as long as one is held, and until when that is sure."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from elaunch.clock import SystemClock
+from elaunch.errors import LeaseLostError
+from elaunch.rendezvous.lease import Lease
+from tests.etcd.memory_store import MemoryStore
+from tests.etcd.running import background, opened, run
+from tests.etcd.servers import Member
+
+
+class MockClock:
+    """Time stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        return self.now
+
+
+class SlowStore(MemoryStore):
+    """Each renewal takes two seconds."""
+
+    def __init__(self, clock: MockClock) -> None:
+        super().__init__(clock)
+        self.clock = clock
+
+    async def keep_alive(self, lease: int, *, timeout: float) -> int:
+        granted = await super().keep_alive(lease, timeout=timeout)
+        self.clock.now += 2
+        return granted
+
+
+def test_the_deadline_counts_from_when_the_renewal_was_sent() -> None:
+    async def body() -> None:
+        clock, told = MockClock(), []
+        renewed = asyncio.Event()
+
+        def note(deadline: float) -> None:
+            told.append(deadline)
+            if len(told) == 2:
+                renewed.set()
+
+        lease = await Lease.open(SlowStore(clock), 30, clock=clock, on_deadline=note)
+        assert (lease.deadline, lease.margin, told) == (130.0, 3.0, [130.0])
+        clock.now = 110.0
+        async with background(lease.keep()):
+            await renewed.wait()
+        assert told == [130.0, 140.0]
+        assert clock.now == 112.0
+
+    run(body())
+
+
+def test_a_holder_that_slept_too_long_gives_up_though_etcd_would_renew() -> None:
+    async def body() -> None:
+        clock = MockClock()
+        lease = await Lease.open(MemoryStore(clock), 10, clock=clock, on_deadline=lambda _: None)
+        clock.now = lease.deadline - lease.margin
+        with pytest.raises(LeaseLostError, match="did not renew"):
+            await lease.keep()
+
+    run(body())
+
+
+@pytest.mark.slow
+def test_a_lease_is_kept_beyond_its_time(etcd: Member) -> None:
+    async def body() -> None:
+        async with opened(etcd.endpoint) as store:
+            told: list[float] = []
+            lease = await Lease.open(store, 1, clock=SystemClock(), on_deadline=told.append)
+            await store.put("/kept/a", b"", lease=lease.id)
+            async with background(lease.keep()):
+                await asyncio.sleep(2.5)
+                assert await store.get("/kept/a") is not None
+            assert len(told) >= 6
+            assert told == sorted(told)
+            assert lease.deadline == told[-1]
+            await lease.close()
+            assert await store.get("/kept/a") is None
+
+    run(body())
+
+
+def test_a_lease_that_etcd_ended_is_lost(etcd: Member) -> None:
+    async def body() -> None:
+        async with opened(etcd.endpoint) as store:
+            lease = await Lease.open(store, 1, clock=SystemClock(), on_deadline=lambda _: None)
+            keeping = asyncio.create_task(lease.keep())
+            await store.revoke(lease.id)
+            with pytest.raises(LeaseLostError, match="ended the lease"):
+                await keeping
+
+    run(body())
+
+
+@pytest.mark.slow
+def test_a_lease_is_given_up_before_a_frozen_etcd_can_end_it(own_etcd: Member) -> None:
+    async def body() -> None:
+        clock = SystemClock()
+        async with opened(own_etcd.endpoint) as store, opened(own_etcd.endpoint) as other:
+            lease = await Lease.open(store, 3, clock=clock, on_deadline=lambda _: None)
+            await store.put("/frozen/a", b"", lease=lease.id)
+            own_etcd.freeze()
+            with pytest.raises(LeaseLostError, match="did not renew"):
+                await lease.keep()
+            lost = clock.monotonic()
+            own_etcd.thaw()
+            assert lost < lease.deadline
+            assert lease.deadline - lost > lease.margin / 2
+            assert await other.get("/frozen/a") is not None
+
+    run(body())
+
+
+@pytest.mark.slow
+def test_a_lease_outlives_a_restart_of_etcd(own_etcd: Member) -> None:
+    async def body() -> None:
+        async with opened(own_etcd.endpoint) as store:
+            lease = await Lease.open(store, 3, clock=SystemClock(), on_deadline=lambda _: None)
+            await store.put("/kept/a", b"", lease=lease.id)
+            async with background(lease.keep()):
+                own_etcd.kill()
+                await asyncio.to_thread(own_etcd.start)
+                await asyncio.sleep(3.5)
+                kv = await store.get("/kept/a")
+                assert kv is not None
+                assert kv.lease == lease.id
+
+    run(body())
