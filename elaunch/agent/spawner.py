@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from elaunch.agent import trees
 from elaunch.agent.deadman import DeadlinePage
@@ -58,6 +58,8 @@ class Spawner:
     switch has acted.
     """
 
+    _running: ClassVar[set[int]] = set()  # of this agent: one may be opened while another is cleaned up after
+
     def __init__(
         self,
         process: subprocess.Popen[bytes],
@@ -78,6 +80,7 @@ class Spawner:
         self._exits: asyncio.Queue[Exit] = asyncio.Queue()
         self._writing = False
         self._loop.add_reader(channel.fileno(), self._readable)
+        self._running.add(process.pid)
 
     @classmethod
     async def open(
@@ -270,13 +273,14 @@ class Spawner:
             await asyncio.to_thread(self._process.wait, _KILL_BOUND_SECONDS)
         except subprocess.TimeoutExpired:
             raise StartError(f"the spawner process {self.pid} outlives SIGKILL") from None
+        self._running.discard(self.pid)
         left = await asyncio.to_thread(trees.kill_all, self._strays, _KILL_BOUND_SECONDS)
         if left:
             pids = ", ".join(str(p.pid) for p in left)
             raise StartError(f"processes {pids} are still there {_KILL_BOUND_SECONDS:.0f} s after SIGKILL")
 
     def _strays(self) -> list[trees.Process]:
-        return trees.below(os.getpid(), spare=self._spare())
+        return trees.below(os.getpid(), spare={*self._spare(), *self._running})
 
 
 def _exit(message: Message) -> Exit:

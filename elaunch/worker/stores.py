@@ -15,7 +15,7 @@ from typing import Any
 def allow_own_stores(agent_port: str) -> None:
     """Have ``init_process_group("tcp://host:port")`` serve a store at any port but ``agent_port``."""
     # Not "import ... as": torch.distributed has a function of the module's name.
-    rendezvous = importlib.import_module("torch.distributed.rendezvous")
+    rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
     of_torch = getattr(rendezvous, "_create_c10d_store", None)
     if of_torch is None or hasattr(of_torch, "elaunch"):
         return
