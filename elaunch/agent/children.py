@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -139,6 +140,19 @@ def settle_store(parent: int) -> None:
     os.setsid()
     die_with(parent)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _LEFT_TO_THE_AGENT)
+
+
+def retitle(argv: Sequence[str]) -> None:
+    """Have ``ps`` show this command line, as far as there is room, where the original one stands in memory."""
+    with open("/proc/self/stat", "rb") as file:
+        stat = file.read()
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    begin, end = int(fields[45]), int(fields[46])
+    room = end - begin - 2
+    title = " ".join(argv).encode(errors="surrogateescape")[:room] if room > 0 else b""
+    if title:
+        # The kernel shows the first string only when the last byte is not zero (the convention of setproctitle).
+        ctypes.memmove(begin, title.ljust(room + 1, b"\0") + b" ", room + 2)
 
 
 def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:

@@ -58,8 +58,8 @@ class Nursery:
         while True:
             self.poller.poll(self._timeout() * 1000)
             self.channel.flush()
-            self._reap()
-            self._watch_deadline()
+            if self._reap():
+                self._watch_deadline()
             for message in self.channel.receive():
                 run = self._handle(message)
                 if run is not None:
@@ -84,7 +84,7 @@ class Nursery:
         return max(0.0, min(wake - now, _IDLE_SECONDS))
 
     def _watch_deadline(self) -> None:
-        if (self.ranks or self.store) and time.monotonic() >= self.page.get():
+        if time.monotonic() >= self.page.get():
             if self.stopping is None:
                 self.channel.send({"event": "deadline"})
             self._kill()
@@ -148,6 +148,7 @@ class Nursery:
             if child is None:
                 children.settle(parent, self.dispositions, streams, start.cpus)
                 if forked:
+                    children.retitle(command(start.program))
                     return self._unwind(_rank_run(start, self.environment))
                 children.execute(command(start.program), start.env)
         self.ranks[start.local_rank] = child
@@ -160,6 +161,7 @@ class Nursery:
         if child is None:
             children.settle_store(parent)
             if self.warm is not None:
+                children.retitle([sys.executable, "elaunch-store"])
                 kept = os.dup(listener)
                 return self._unwind(lambda: _worker("store_host").host(kept, world_size))
             os.set_inheritable(listener, True)
@@ -271,7 +273,7 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
     warm = None
     if argv[2] == "warm":
         try:
-            children.warm_up(("torch", *argv[3:]))
+            children.warm_up(("torch", *argv[3:-1]))
         except Exception as error:  # noqa: BLE001 - a user's module may raise anything
             channel.send({"event": "failed", "text": f"{type(error).__name__}: {error}"})
             sys.exit(1)

@@ -29,6 +29,7 @@ STORE = -1
 _REPLY_SECONDS = 30.0
 _KILL_BOUND_SECONDS = 10.0
 _IMPORT_SECONDS = 600.0
+_ROOM = " " * 1024  # a forked rank's command line is written over the spawner process's
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +76,6 @@ class Spawner:
         self._replies: dict[int, asyncio.Future[Message]] = {}
         self._ids = itertools.count(1)
         self._exits: asyncio.Queue[Exit] = asyncio.Queue()
-        self._pids: dict[int, int] = {}
-        self._closing = False
         self._writing = False
         self._loop.add_reader(channel.fileno(), self._readable)
 
@@ -150,16 +149,16 @@ class Spawner:
             "world_size": world_size if listener is not None else None,
         }
         fds = (listener.fileno(),) if listener is not None else ()
-        reply = await self._ask(message, _REPLY_SECONDS, fds)
-        if listener is not None:
-            listener.close()
+        try:
+            reply = await self._ask(message, _REPLY_SECONDS, fds)
+        finally:
+            if listener is not None:
+                listener.close()
         if "error" in reply:
             raise StartError(f"cannot start the ranks: {reply['error']}")
         for note in reply["notes"]:
             self._note(note)
-        pids = {int(local_rank): pid for local_rank, pid in reply["pids"].items()}
-        self._pids.update(pids)
-        return pids
+        return {int(local_rank): pid for local_rank, pid in reply["pids"].items()}
 
     def exits(self) -> asyncio.Queue[Exit]:
         """Where the exits arrive, in order; the store's own only when nobody asked for it."""
@@ -189,7 +188,6 @@ class Spawner:
 
     async def close(self) -> None:
         """End the spawner process and everything below it; no farewell is said."""
-        self._closing = True
         if not self.lost.is_set():
             self._send({"op": "close"})
             with contextlib.suppress(asyncio.TimeoutError):
@@ -268,7 +266,10 @@ class Spawner:
 
     async def _gone(self) -> None:
         """Wait for the process's end, then kill what it left: ranks die with it, their strays come to us."""
-        await asyncio.to_thread(self._process.wait, _KILL_BOUND_SECONDS)
+        try:
+            await asyncio.to_thread(self._process.wait, _KILL_BOUND_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise StartError(f"the spawner process {self.pid} outlives SIGKILL") from None
         left = await asyncio.to_thread(trees.kill_all, self._strays, _KILL_BOUND_SECONDS)
         if left:
             pids = ", ".join(str(p.pid) for p in left)
@@ -286,5 +287,5 @@ def _start_process(
     start: str, preload: Sequence[str], env: Mapping[str, str], sock: int, page: int
 ) -> subprocess.Popen[bytes]:
     program = Path(__file__).with_name("spawner_process.py")
-    argv: list[Any] = [sys.executable, "-u", program, str(sock), str(page), start, *preload]
+    argv: list[Any] = [sys.executable, "-u", program, str(sock), str(page), start, *preload, _ROOM]
     return subprocess.Popen(argv, env=dict(env), pass_fds=(sock, page), start_new_session=True)

@@ -1,7 +1,7 @@
 """The spawner process: started by its path with ``python -u``, as bare as a plain start of a user's program.
 
 Arguments: descriptor of the agent's socket, descriptor of the deadline page, ``warm`` or ``exec``, modules to
-preload. It forks ranks and is the dead-man's switch (elaunch/agent/nursery.py). A forked rank comes back to
+preload, and room for the command lines of forked ranks. It forks ranks and is the dead-man's switch (elaunch/agent/nursery.py). A forked rank comes back to
 this file's last lines, unwound from everything, and ends as the interpreter itself ends a program.
 """
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import re
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,9 +17,6 @@ _LOOK_SECONDS = 0.05
 _CHUNK = 1 << 18
 _LONGEST_LINE = 1 << 20
 _END_SECONDS = 10.0
-
-# As Python's text files read: a progress bar's lone carriage return ends a line too.
-_LINE = re.compile(r"([^\r\n]*)(?:\r\n|\n|\r(?!$))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +67,12 @@ class _Tail:
             self._file.close()
 
     def _pass_on(self, text: str) -> None:
-        lines = []
-        end = 0
-        for match in _LINE.finditer(text):
-            lines.append(match[1])
-            end = match.end()
-        self._rest = text[end:]
+        # As Python's text files read: a progress bar's lone carriage return ends a line too. The last one waits for
+        # what follows it.
+        held = "\r" if text.endswith("\r") else ""
+        whole = text[: len(text) - len(held)].replace("\r\n", "\n").replace("\r", "\n")
+        *lines, rest = whole.split("\n")
+        self._rest = rest + held
         if len(self._rest) > _LONGEST_LINE:
             lines.append(self._rest)
             self._rest = ""

@@ -53,7 +53,7 @@ def process(pid: int) -> Process | None:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             stat = file.read()
-    except (FileNotFoundError, ProcessLookupError):
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The name stands in parentheses and may hold spaces and parentheses itself.
     fields = stat[stat.rindex(b")") + 2 :].split()

@@ -97,6 +97,7 @@ def process():
         "signals": {s.name: repr(signal.getsignal(s)) for s in signal.Signals},
         "masks": [status[name].strip() for name in ("SigBlk", "SigIgn", "SigCgt")],
         "name": status["Name"].strip(),
+        "title": shown_command_line(),
         "umask": umask,
         "cwd": os.getcwd(),
         "limits": {name: resource.getrlimit(getattr(resource, name)) for name in names},
@@ -108,6 +109,11 @@ def process():
         "timezone": time.tzname,
         "children": children(),
     }
+
+
+def shown_command_line():
+    with open("/proc/self/cmdline", "rb") as file:
+        return file.read().replace(b"\0", b" ").decode().strip()
 
 
 def children():

@@ -1,0 +1,21 @@
+"""What must cost nothing to import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import elaunch.worker.autoload as a; a.autoload()",
+        "import elaunch.agent.nursery, elaunch.agent.spawner, elaunch.agent.streams, elaunch.agent.tail",
+        "import elaunch.worker.bootstrap, elaunch.worker.store_host",
+    ],
+)
+def test_torch_is_not_imported(text: str) -> None:
+    text += "; import sys; assert not {'torch', 'numpy', 'grpc'} & sys.modules.keys()"
+    subprocess.run([sys.executable, "-c", text], check=True, timeout=60)
