@@ -15,6 +15,7 @@ from pathlib import Path
 import structlog
 
 from elaunch import __version__
+from elaunch.agent import failures
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
@@ -25,7 +26,7 @@ from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.signals import SignalWatch
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
-from elaunch.agent.store import Backend, listen, local_address, open_backend
+from elaunch.agent.store import LOOPBACK, Backend, listen, local_address, open_backend
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
@@ -49,9 +50,9 @@ async def run_agent(options: LaunchOptions) -> Outcome:
             if signals.first is None:
                 raise
             end = End("stopped", 128 + signals.first, "signal", f"stopped by {signals.first.name}")
-    failures = tuple(_failure(f) for f in end.failures)
+    _pass_on(end)
     outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
-    return Outcome(end.exit_code, end.code, end.reason, outcome, failures)  # type: ignore[arg-type]
+    return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)))  # type: ignore[arg-type]
 
 
 class Agent:
@@ -162,9 +163,7 @@ class Agent:
         try:
             await self._backend.store.check(timeout=timeout)
         except EndpointUnreachableError as error:
-            raise EtcdLostError(
-                f"{error}; its lease is lost and its ranks were stopped{self._advice()}"
-            ) from None
+            raise EtcdLostError(f"{error}; its lease is lost and its ranks were stopped{self._advice()}") from None
 
     def _advice(self) -> str:
         if self._options.backend == "etcd":
@@ -193,31 +192,64 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     runtime = Path(tempfile.mkdtemp(prefix="elaunch-"))
     page = DeadlinePage.create()
     farewell = runtime / "farewell.json"
+    keepers: list[int] = []
+    preparation = LaunchPreparation(options, os.environ)
+    if preparation.warning:
+        structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     try:
-        preparation = LaunchPreparation(options)
         async with AsyncExitStack() as stack:
+            stack.callback(preparation.folder.remove_unused)
             spawner = await Spawner.open(
-                start=preparation.start_mode,
+                start=options.start,
                 preload=options.preload,
-                env=preparation.spawner_env,
+                env=preparation.env,
                 deadline=page,
                 farewell=[sys.executable, "-m", "elaunch.agent.farewell", str(farewell)],
+                farewell_env=dict(os.environ),
+                note=lambda text: structlog.get_logger().info("exec_start", text=text),
+                spare=lambda: keepers,
             )
             stack.push_async_callback(spawner.close)
             backend = await open_backend(options)
+            if backend.embedded is not None:
+                keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
             server = ControlServer(options.job)
             address = local_address(options)
-            port = await server.start(address if address.startswith("127.") else "0.0.0.0")
+            port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
             stack.push_async_callback(server.stop)
             board = StatusBoard()
             group = Group(spawner, board, preparation, lambda: listen(address), options.shutdown_timeout)
+            stack.callback(group.close)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-            stack.push_async_callback(group.close)
             yield Agent(options, backend, server, control, group, board, page, signals, farewell)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()
+
+
+def _pass_on(end: End) -> None:
+    """Copy the root cause to where whoever started this agent looks for it."""
+    destination = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not destination or not end.failures:
+        return
+    root = end.failures[0]
+    here = root.host == socket.gethostname()
+    told = failures.Failure(
+        rank=root.exit.rank,
+        local_rank=root.exit.local_rank,
+        host=root.host,
+        pid=root.exit.pid,
+        exit_code=root.exit.exit_code,
+        time=root.exit.time,
+        message=root.exit.message,
+        traceback=root.exit.traceback,
+        error_file=root.exit.error_file if here else "",
+    )
+    try:
+        failures.copy_root_cause(told, destination)
+    except OSError as error:
+        structlog.get_logger().warning("error_file_not_written", path=destination, reason=str(error))
 
 
 def _failure(failure: Failure) -> RankFailure:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import structlog
 
-from elaunch.agent.spawner import Exit, RankStart, Spawner
+from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
@@ -25,6 +25,8 @@ class Logs(Protocol):
 
 class Preparation(Protocol):
     """What a generation needs on this node before its ranks start, made by the agent from its options."""
+
+    node_id: str
 
     def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
 
@@ -89,10 +91,13 @@ class Group:
 
     async def halt(self, *, grace: float | None = None) -> None:
         """Stop every process of the generation; returns when they are gone. What ended before keeps its report."""
-        was = self._board.now.phase
         self._alive.clear()
-        if not was.at_rest:
+        if not self._board.now.phase.at_rest:
             self._board.update(phase=RunPhase.STOPPING)
+        await self._clear(grace)
+
+    async def _clear(self, grace: float | None = None) -> None:
+        """End every process that is left of the generation, and show the rest of its output."""
         await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
         if self._logs is not None:
             logs, self._logs = self._logs, None
@@ -103,7 +108,7 @@ class Group:
         """Pass a signal on to every rank; nothing else follows from it."""
         await self._spawner.signal(signum)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Let go of the listening socket."""
         self._listener.close()
 
@@ -165,15 +170,17 @@ class Group:
             ready.cancel()
 
     async def _spawn(self, start: Start) -> None:
+        self._prepare.node_id = self._board.now.node_id
         ranks, self._logs = self._prepare.ranks(start)
+        listener: socket.socket | None = None
         if start.host_store:
             listener, self._listener = self._listener, self._listen()
-            with listener:
-                await self._spawner.start_store(listener, start.world_size)
             self._board.update(store_port=self.store_port)
+        while not self._spawner.exits().empty():
+            self._spawner.exits().get_nowait()  # of older generations: they came before the stop was confirmed
         self._running = start
-        self._alive = {rank.local_rank for rank in ranks}
-        await self._spawner.start_ranks(ranks)
+        self._alive = {rank.local_rank for rank in ranks} | ({STORE} if start.host_store else set())
+        await self._spawner.start(ranks, listener, start.world_size)
         if self._board.now.phase is RunPhase.STARTING:
             self._board.update(phase=RunPhase.RUNNING)
 
@@ -201,8 +208,9 @@ class Group:
                     message=report.message,
                 )
             self._board.update(phase=RunPhase.FAILED, exits=exits)
-        elif self._alive:
+        elif self._alive - {STORE}:
             self._board.update(exits=exits)
         else:
-            await self.halt()
+            self._alive.clear()
+            await self._clear()
             self._board.update(phase=RunPhase.SUCCEEDED, exits=exits)

@@ -85,9 +85,7 @@ class Membership:
         try:
             site.on_lease(lease.id)
             await join(site.store, site.keys, site.spec, self._node, lease.id)
-            self._log.debug(
-                "joined", host=self._node.host, address=self._node.address, slots=self._node.slots
-            )
+            self._log.debug("joined", host=self._node.host, address=self._node.address, slots=self._node.slots)
             return await self._until_end(lease)
         except BaseException:
             await asyncio.shield(site.stop_ranks(0.0))

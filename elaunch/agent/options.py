@@ -52,7 +52,7 @@ class RendezvousConf:
     """``--rdzv-conf``, with torchrun's names and defaults, and ``lease_ttl`` and ``etcd_timeout`` of ours.
 
     ``lease_ttl`` is how long a silent node counts as alive; ``etcd_timeout`` how long an etcd that was there
-    is waited for. ``is_host`` is None where the endpoint's host decides. ``timeout`` is of the static backend.
+    is waited for. ``is_host`` is None where the endpoint's host decides. ``timeout`` is the static backend's.
     """
 
     join_timeout: float = 600.0

@@ -9,10 +9,10 @@ from pathlib import Path
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
-from elaunch.rendezvous.embedded import owns
+from elaunch.rendezvous.addresses import owns
+from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.keeper import EmbeddedEtcd, ensure_embedded
 
 LOOPBACK = "127.0.0.1"
 CHECK_EXTERNAL = 5.0  # seconds that an etcd which should be there gets for its first answer
@@ -61,9 +61,7 @@ async def open_backend(options: LaunchOptions) -> Backend:
             endpoints = tuple(embedded.endpoints)
         else:
             patience = options.conf.read_timeout  # the node that starts it may come later than this one
-            structlog.get_logger().info(
-                "rendezvous_endpoint_is_remote", endpoint=endpoints[0], patience=patience
-            )
+            structlog.get_logger().info("rendezvous_endpoint_is_remote", endpoint=endpoints[0], patience=patience)
     store = open_store(endpoints, options.conf.access if options.backend == "etcd" else EtcdAccess())
     try:
         version = await store.check(timeout=patience)

@@ -44,11 +44,7 @@ def count_slots(text: str, environ: Mapping[str, str]) -> int:
 
 def _none_found(text: str, build: Build) -> str:
     usable = build.cuda or build.hip if text == "gpu" else build.xpu
-    why = (
-        "no such device is visible here"
-        if usable
-        else f"the installed torch is a build without {text} support"
-    )
+    why = "no such device is visible here" if usable else f"the installed torch is a build without {text} support"
     return f"{why}; give a number, or auto to fall back to the CPUs"
 
 
@@ -93,7 +89,7 @@ def gpu_count(environ: Mapping[str, str], build: Build, root: Path = _ROOT) -> i
 
 
 def visible(variable: str | None, count: int) -> int:
-    """How many of ``count`` devices a ``*_VISIBLE_DEVICES`` leaves: as CUDA reads it, up to the first bad one."""
+    """How many of ``count`` devices a ``*_VISIBLE_DEVICES`` leaves: those before the first bad one."""
     if variable is None:
         return count
     seen: list[str] = []

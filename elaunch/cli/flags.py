@@ -1,4 +1,4 @@
-"""The options of ``elaunch``, one row each: all of torchrun's, with its names and defaults, and a few more."""
+"""The options of ``elaunch``, one row each: torchrun's, with its names and defaults, and a few more."""
 
 from __future__ import annotations
 

@@ -35,9 +35,7 @@ def launch(arguments: Sequence[str]) -> int:
     from elaunch.agent.agent import run_agent
     from elaunch.cli import output, report
 
-    log = output.configure(
-        options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job
-    )
+    log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job)
     for warning in options.warnings:
         log.warning("option", text=warning)
     outcome = asyncio.run(run_agent(options))

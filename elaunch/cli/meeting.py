@@ -35,9 +35,7 @@ def resolve_meeting(values: Values, max_nodes: int, conf_rank: int | None) -> Me
     job, job_warning = _job(values, backend, max_nodes)
     warnings = [*rank_warning, *job_warning]
     if standalone:
-        ignored = [
-            name for name in ("rdzv_backend", "rdzv_endpoint") if values.given(name) and values["standalone"]
-        ]
+        ignored = [name for name in ("rdzv_backend", "rdzv_endpoint") if values.given(name) and values["standalone"]]
         warnings += [f"--{name.replace('_', '-')} is ignored with --standalone" for name in ignored]
         return Meeting(job, "c10d", (), True, rank, tuple(warnings))
     return Meeting(job, backend, endpoints, False, rank, tuple(warnings))

@@ -84,7 +84,5 @@ class _Console:
         event.pop("job", None)  # a person at a terminal knows it
         more = " ".join(f"{key}={value}" for key, value in sorted(event.items()))
         shown = f"{_COLOURS.get(level, '')}{level}{_PLAIN}" if self._colour else level
-        line = (
-            f"elaunch {time} {shown}: {name}" + (f": {text}" if text else "") + (f" ({more})" if more else "")
-        )
+        line = f"elaunch {time} {shown}: {name}" + (f": {text}" if text else "") + (f" ({more})" if more else "")
         return f"{line}\n{trace}" if trace else line

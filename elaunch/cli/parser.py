@@ -7,12 +7,12 @@ option or the variable.
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from elaunch import __version__
+from elaunch.cli.convert import convert
 from elaunch.cli.flags import FLAGS, GROUPS, START_METHODS, Flag
 from elaunch.errors import UsageError
 
@@ -23,8 +23,6 @@ _EPILOG = (
     "environment variable, PET_ and its name in capitals (PET_MAX_RESTARTS=3); the command line wins. "
     "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."
 )
-_TRUE = ("1", "true", "t", "yes", "y", "on")
-_FALSE = ("0", "false", "f", "no", "n", "off")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +116,8 @@ def _add(group: argparse._ArgumentGroup, flag: Flag) -> None:
 def split_command(parser: _Parser, argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """The options, and the program with its arguments.
 
-    argparse's REMAINDER looks at the program's arguments too, and refuses those that could be short for two of
-    our options; so the place where the program begins is found first.
+    argparse's REMAINDER looks at the program's arguments too, and refuses those that could be short for two
+    of our options; so the place where the program begins is found first.
     """
     arguments = list(argv)
     position = 0
@@ -171,49 +169,3 @@ def _convert(flag: Flag, source: str, text: str) -> Any:
         return convert(flag, text)
     except ValueError as error:
         raise UsageError(f"{source}={text}: {error}") from None
-
-
-def convert(flag: Flag, text: str) -> Any:
-    """``text`` as a value of the flag's kind. Raises ValueError that says what was expected."""
-    if flag.kind == "flag":
-        return boolean(text)
-    if flag.kind == "integer":
-        return _integer(text)
-    if flag.kind == "number":
-        return number(text)
-    if flag.kind == "list":
-        return comma_separated(text)
-    if flag.kind == "choice" and text not in flag.choices:
-        raise ValueError(f"expected one of {', '.join(flag.choices)}")
-    return text
-
-
-def boolean(text: str) -> bool:
-    """1/0, true/false, yes/no, on/off and their first letters."""
-    word = text.strip().lower()
-    if word not in _TRUE + _FALSE:
-        raise ValueError("expected 1 or 0 (or true, yes, on; false, no, off)")
-    return word in _TRUE
-
-
-def _integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError("expected an integer") from None
-
-
-def number(text: str) -> float:
-    """A finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError("expected a number")
-    return value
-
-
-def comma_separated(text: str) -> tuple[str, ...]:
-    """Items between commas; a doubled comma is one that belongs to the item."""
-    return tuple(item.replace("\0", ",") for item in text.replace(",,", "\0").split(","))

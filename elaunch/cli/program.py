@@ -68,7 +68,7 @@ def _interpreter(environ: Mapping[str, str], kind: Kind) -> str:
 
 
 def resolve_start(values: Values, program: Program) -> tuple[StartMode, tuple[str, ...]]:
-    """How ranks start, and why not as asked. Only this very Python's programs can be forked from a warm one."""
+    """How ranks start, and why not as asked. Only this very Python's programs can start warm."""
     mode: StartMode = values["start"]
     foreign = program.kind == "command" or program.interpreter != sys.executable
     if mode == "warm" and foreign:
@@ -85,7 +85,5 @@ def resolve_preload(values: Values, mode: StartMode) -> tuple[str, ...]:
         if not all(part.isidentifier() for part in name.split(".")):
             raise values.error("preload", f"{name!r} is no module's name")
     if names and mode == "exec":
-        raise values.error(
-            "preload", "only a warm start can preload; leave it out, or start Python with --start=warm"
-        )
+        raise values.error("preload", "only a warm start can preload; leave it out, or start Python with --start=warm")
     return names

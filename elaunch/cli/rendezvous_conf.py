@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from elaunch.agent.options import EtcdAccess, RendezvousConf
-from elaunch.cli.parser import boolean, number
+from elaunch.cli.convert import boolean, number
+from elaunch.errors import UsageError
 
 PASSWORD_VARIABLE = "ELAUNCH_ETCD_PASSWORD"
+_TORCH_NAMES = {"cert": "ssl_cert", "key": "ssl_cert_key"}
 _ALIASES = {"ssl_cert": "cert", "ssl_cert_key": "key", "cacert": "ca_cert"}
 
 
@@ -96,8 +98,14 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 
 def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, int | None]:
-    """The settings in ``text``, and static's ``rank`` where it was given. Raises ValueError."""
-    values = {key: _value(key, value) for key, value in parse_pairs(text).items()}
+    """The settings in ``text``, and static's ``rank`` where it was given. Raises ValueError or UsageError."""
+    pairs = parse_pairs(text)
+    if "password" in pairs:  # the error may not show the value
+        raise UsageError(
+            "--rdzv-conf: a password does not belong on the command line: "
+            f"set {PASSWORD_VARIABLE}, or password_file=PATH"
+        )
+    values = {key: _value(key, value) for key, value in pairs.items()}
     rank = values.pop("rank", None)
     access = _access({key: values.pop(key) for key in _ACCESS if key in values}, environ)
     conf = RendezvousConf(**values, access=access)
@@ -108,12 +116,9 @@ def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, i
 
 
 def _value(key: str, text: str) -> Any:
-    if key == "password":
-        raise ValueError(
-            f"a password does not belong on the command line: set {PASSWORD_VARIABLE}, or password_file=PATH"
-        )
     if key not in _KEYS:
-        raise ValueError(f"unknown key {key!r}; the keys are {', '.join(sorted(_KEYS))}")
+        known = sorted(_TORCH_NAMES.get(key, key) for key in _KEYS)
+        raise ValueError(f"unknown key {key!r}; the keys are {', '.join(known)}")
     try:
         return _KEYS[key](text)
     except ValueError as error:
@@ -121,7 +126,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _access(values: dict[str, Any], environ: Mapping[str, str]) -> EtcdAccess:
-    password = environ.get(PASSWORD_VARIABLE)
+    password = environ.get(PASSWORD_VARIABLE) if "user" in values else None
     if path := values.pop("password_file", None):
         password = Path(path).read_text().strip()
     if ("cert" in values) != ("key" in values):
@@ -131,9 +136,7 @@ def _access(values: dict[str, Any], environ: Mapping[str, str]) -> EtcdAccess:
     if secure and protocol == "http":
         raise ValueError("protocol=http: certificates need protocol=https")
     if password and "user" not in values:
-        raise ValueError("a password was given, and no user=NAME")
+        raise ValueError("password_file: give user=NAME too")
     if "user" in values and not password:
-        raise ValueError(
-            f"user={values['user']}: set its password in {PASSWORD_VARIABLE}, or password_file=PATH"
-        )
+        raise ValueError(f"user={values['user']}: set its password in {PASSWORD_VARIABLE}, or password_file=PATH")
     return EtcdAccess(**values, password=password)

@@ -14,7 +14,7 @@ _NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elasti
 
 
 def render(name: str, failures: Sequence[RankFailure], shown: int = 16) -> str:
-    """The report of ``failures``, at least one. Of those after the first by time, ``shown`` are written out."""
+    """The report of ``failures``, at least one. Of those after the first, ``shown`` are written out."""
     first, *others = sorted(failures, key=lambda failure: (failure.time, failure.rank))
     title = f"{name} FAILED"
     root = _failure(0, first)

@@ -6,12 +6,12 @@ import os
 import re
 import signal
 from collections.abc import Callable, Mapping
-from importlib.metadata import entry_points
 from typing import Any, TypeVar
 
 from elaunch.agent.options import LogOptions
+from elaunch.cli.convert import number
 from elaunch.cli.flags import LOG_LEVELS
-from elaunch.cli.parser import Values, number
+from elaunch.cli.parser import Values
 from elaunch.cli.streams import parse_ranks, parse_streams
 from elaunch.errors import UsageError
 
@@ -43,9 +43,7 @@ def parse_signals(text: str) -> tuple[signal.Signals, ...]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in signal.Signals.__members__]
     if unknown or not names:
-        raise ValueError(
-            f"{unknown[0]!r} is no signal here" if unknown else "expected names such as SIGTERM,SIGUSR1"
-        )
+        raise ValueError(f"{unknown[0]!r} is no signal here" if unknown else "expected names such as SIGTERM,SIGUSR1")
     signals = tuple(dict.fromkeys(signal.Signals[name] for name in names))
     for one in signals:
         if one in _NEVER:
@@ -156,10 +154,10 @@ def _filters(values: Values, dest: str) -> tuple[str, ...]:
 def _logs_specs(values: Values) -> str | None:
     name: str | None = values["logs_specs"]
     if name is not None:
+        from importlib.metadata import entry_points
+
         known = sorted(entry_points(group="torchrun.logs_specs").names)
         if name not in known:
             known_text = f"installed are {', '.join(known)}" if known else "none is installed"
-            raise values.error(
-                "logs_specs", f"no such entry point in group torchrun.logs_specs; {known_text}"
-            )
+            raise values.error("logs_specs", f"no such entry point in group torchrun.logs_specs; {known_text}")
     return name

@@ -19,12 +19,8 @@ def parse_streams(text: str, slots: int) -> tuple[Streams, ...]:
     if _ONE.fullmatch(text):
         return (Streams(int(text)),) * slots
     if not _MAP.fullmatch(text):
-        raise ValueError(
-            "expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or RANK:N,... such as 0:3,10:1"
-        )
-    by_rank = {
-        int(rank): Streams(int(value)) for rank, value in (pair.split(":") for pair in text.split(","))
-    }
+        raise ValueError("expected 0 (none), 1 (stdout), 2 (stderr), 3 (both), or RANK:N,... such as 0:3,10:1")
+    by_rank = {int(rank): Streams(int(value)) for rank, value in (pair.split(":") for pair in text.split(","))}
     return tuple(by_rank.get(rank, Streams.NONE) for rank in range(slots))
 
 

@@ -61,8 +61,11 @@ class Wait:
 Command = Start | Abort | End | Wait
 
 
-def command_for(job: Job, view: NodeView) -> Command:
-    """The command for one node. A plan that is not committed yet commands nothing."""
+def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command:
+    """The command for one node. A plan that is not committed yet commands nothing.
+
+    ``waiting`` is what a waiting node is told instead of the present ``waiting_for``.
+    """
     if job.phase.final:
         return End(job.phase.value, job.exit_code, job.reason.code, job.reason.text, job.failures)
     node_id = view.node.node_id
@@ -72,7 +75,7 @@ def command_for(job: Job, view: NodeView) -> Command:
         return Abort(job.generation, job.reason.code, job.reason.text)
     if running and member and job.plan:
         return start_of(job.plan, node_id)
-    return _outside(job, view)
+    return _outside(job, view, waiting)
 
 
 def start_of(plan: Plan, node_id: str) -> Start:
@@ -95,7 +98,7 @@ def start_of(plan: Plan, node_id: str) -> Start:
     )
 
 
-def _outside(job: Job, view: NodeView) -> Command:
+def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
     """A node without a part in the present generation."""
     status = view.status
     if status is not None and not status.phase.at_rest:
@@ -108,5 +111,5 @@ def _outside(job: Job, view: NodeView) -> Command:
         full = len(job.members) >= job.policy.max_nodes
         return Wait("the job has all the nodes that it may have; this one is a spare" if full else "joining")
     if job.phase is Phase.WAITING:
-        return Wait(waiting_for(job))
+        return Wait(waiting_for(job) if waiting is None else waiting)
     return Wait("the next generation is being formed")

@@ -25,15 +25,17 @@ from elaunch.controller.state import (
     next_deadline,
     resume,
     step,
+    waiting_for,
 )
 from elaunch.controller.streams import Outbox
 from elaunch.errors import CompactedError
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.fence import commit
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Plan, State, decode, encode
+from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
 from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
 
+RETELL = 1.0  # seconds between two tellings of what a job waits for
 KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
 
 
@@ -59,6 +61,8 @@ class Term:
         self._outboxes: dict[str, Outbox] = {}
         self._early: dict[str, NodeStatus] = {}
         self._lost: set[str] = set()
+        self._waiting = ""
+        self._retell = 0.0
         self._written: State | None = None
         self._writing: asyncio.Task[None] | None = None
         self._log = structlog.get_logger().bind(job=keys.job)
@@ -93,7 +97,7 @@ class Term:
         if node_id in self._lost:
             outbox.close("unknown node: its lease has ended; it must join again")
         elif view := self._job.nodes.get(node_id):
-            outbox.offer(command_for(self._job, view))
+            outbox.offer(command_for(self._job, view, self._waiting))
         return outbox
 
     def detach(self, outbox: Outbox) -> None:
@@ -128,7 +132,9 @@ class Term:
     async def _next_events(self, watch: asyncio.Task[None]) -> list[Event]:
         now = self._clock.monotonic()
         deadline = next_deadline(self._job, now)
-        timeout = None if deadline is None else deadline - now
+        if self._job.phase is Phase.WAITING:
+            deadline = min(self._retell, deadline or self._retell)
+        timeout = None if deadline is None else max(0.0, deadline - now)
         getter = asyncio.ensure_future(self._events.get())
         waits = {getter, watch} | ({self._writing} if self._writing else set())
         done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -169,9 +175,13 @@ class Term:
             )
 
     def _dispatch(self) -> None:
+        """Tell each node what it should do now. What is waited for is told anew once a second at most."""
+        now = self._clock.monotonic()
+        if now >= self._retell:
+            self._waiting, self._retell = waiting_for(self._job), now + RETELL
         for node_id, outbox in self._outboxes.items():
             if view := self._job.nodes.get(node_id):
-                outbox.offer(command_for(self._job, view))
+                outbox.offer(command_for(self._job, view, self._waiting))
 
     def _over(self) -> bool:
         return self._job.phase.final and not (self._job.nodes.keys() - {self._node_id})
@@ -189,9 +199,7 @@ class Term:
         self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic())
         self._written = state
         self._step(Tick())
-        self._log.info(
-            "leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation
-        )
+        self._log.info("leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation)
         for node_id in list(self._early):
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))

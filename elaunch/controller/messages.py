@@ -105,7 +105,8 @@ def _pack_exits(exits: tuple[RankExit, ...]) -> list[pb.RankExit]:
 
 def _pack_exit(end: RankExit) -> pb.RankExit:
     values: dict[str, Any] = {name: getattr(end, name) for name in RankExit.__slots__}
-    return pb.RankExit(**{k: _sendable(v) if isinstance(v, str) else v for k, v in values.items()})
+    texts = {name: _sendable(value) for name, value in values.items() if isinstance(value, str)}
+    return pb.RankExit(**values | texts)
 
 
 def _unpack_exit(end: pb.RankExit) -> RankExit:

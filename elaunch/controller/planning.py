@@ -25,9 +25,7 @@ def order(nodes: Iterable[Node], previous: Sequence[Member], limit: int) -> list
     )[: limit - len(survivors)]
     if any(node.node_rank >= 0 for node in (*survivors, *newcomers)):
         everyone = [*survivors, *newcomers]
-        return sorted(
-            everyone, key=lambda node: (node.node_rank < 0, node.node_rank, node.joined, node.node_id)
-        )
+        return sorted(everyone, key=lambda node: (node.node_rank < 0, node.node_rank, node.joined, node.node_id))
     queue = iter(newcomers)
     placed: list[Node] = []
     gaps = len(newcomers)

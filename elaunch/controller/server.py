@@ -43,9 +43,7 @@ class ControlServer:
             request_deserializer=pb.NodeStatus.FromString,
             response_serializer=pb.Command.SerializeToString,
         )
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(service, {method: handler}),)
-        )
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
 
     async def start(self, host: str) -> int:
         """Listen on ``host`` and a free port; the port."""
@@ -92,9 +90,7 @@ class ControlServer:
         metadata = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
         token = metadata.get("elaunch-token", "")
         if not hmac.compare_digest(token.encode(), self._token.encode()):
-            structlog.get_logger().warning(
-                "stream_refused", peer=context.peer(), reason="wrong or missing token"
-            )
+            structlog.get_logger().warning("stream_refused", peer=context.peer(), reason="wrong or missing token")
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
         if metadata.get("elaunch-job") != self._job:
             await context.abort(grpc.StatusCode.NOT_FOUND, "this agent leads another job")

@@ -18,6 +18,7 @@ from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State
 EXIT_JOIN_TIMEOUT = 75
 EXIT_START_FAILED = 71
 STOPPED_EARLY = "stopped_early"
+RANK_FAILED = "rank_failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ def next_deadline(job: Job, now: float) -> float | None:
 
 def waiting_for(job: Job) -> str:
     """What a waiting job waits for, as one sentence."""
-    ready = len(_eligible(job))
+    ready = job.ready
     policy = job.policy
     why = f" ({job.reason.text})" if job.formed else ""
     if ready < policy.min_nodes:
@@ -152,9 +153,13 @@ def _node_lost(job: Job, node_id: str, now: float) -> Job:
         return job
     job = job.without_node(node_id)
     member = job.plan.member(node_id) if job.plan else None
-    if member is None or job.phase not in (Phase.STARTING, Phase.RUNNING) or node_id in job.succeeded:
+    if member is None or node_id in job.succeeded:
         return job
-    return _abort(job, now, Reason("node_lost", f"node {member.host} ({node_id}) was lost"))
+    reason = Reason("node_lost", f"node {member.host} ({node_id}) was lost")
+    if job.phase is Phase.ABORTING and job.reason.code == RANK_FAILED and not view.at_rest(job.generation):
+        # Ranks that fail just before their node's lease ends, or its peers', failed because the node did.
+        return replace(job, reason=reason, charged=False, verdict=None, exit_code=0)
+    return _abort(job, now, reason) if job.phase in (Phase.STARTING, Phase.RUNNING) else job
 
 
 def _status(job: Job, status: NodeStatus, now: float) -> Job:
@@ -166,19 +171,11 @@ def _status(job: Job, status: NodeStatus, now: float) -> Job:
     if job.phase.final:
         return job
     if status.stop_job and job.verdict is None:
-        reason = Reason(
-            "operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}"
-        )
+        reason = Reason("operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}")
         return _end(job, now, Phase.STOPPED, reason, status.leaving_exit_code or 130)
     if status.leaving and not job.nodes.keys() - {status.node_id} and job.phase is Phase.WAITING:
-        return _end(
-            job, now, Phase.STOPPED, Reason("stopped", _leaving_reason(view)), status.leaving_exit_code
-        )
-    if (
-        job.uncommitted
-        or status.generation != job.generation
-        or not (job.plan and job.plan.member(status.node_id))
-    ):
+        return _end(job, now, Phase.STOPPED, Reason("stopped", _leaving_reason(view)), status.leaving_exit_code)
+    if job.uncommitted or status.generation != job.generation or not (job.plan and job.plan.member(status.node_id)):
         return job
     known = {f.exit.rank for f in job.failures}
     failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
@@ -207,20 +204,16 @@ def _rank_failed(job: Job, now: float) -> Job:
     first = job.failures[0]
     text = describe_exit(first)
     if job.restart_count < job.policy.max_restarts:
-        return replace(_abort(job, now, Reason("rank_failed", text)), charged=True)
+        return replace(_abort(job, now, Reason(RANK_FAILED, text)), charged=True)
     spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
     code = first.exit.exit_code
-    return _end(job, now, Phase.FAILED, Reason("rank_failed", text + spent), code if code > 0 else 128 - code)
+    return _end(job, now, Phase.FAILED, Reason(RANK_FAILED, text + spent), code if code > 0 else 128 - code)
 
 
 def describe_exit(failure: Failure) -> str:
     """How a rank ended, as one sentence."""
     end = failure.exit
-    how = (
-        f"exited with code {end.exit_code}"
-        if end.exit_code > 0
-        else f"was killed by {_signal_name(-end.exit_code)}"
-    )
+    how = f"exited with code {end.exit_code}" if end.exit_code > 0 else f"was killed by {_signal_name(-end.exit_code)}"
     return f"rank {end.rank} (local rank {end.local_rank}, pid {end.pid} on {failure.host}) {how}"
 
 
@@ -299,7 +292,7 @@ def _is_up(job: Job, node_id: str) -> bool:
 def _shrink(job: Job, view: NodeView, now: float) -> Job:
     status = view.status
     assert status is not None
-    rest = len(_eligible(job)) + len([v for v in job.nodes.values() if v.status is None])
+    rest = job.ready + len([v for v in job.nodes.values() if v.status is None])
     if rest >= job.policy.min_nodes:
         return _abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
     text = _leaving_reason(view)
@@ -331,7 +324,7 @@ def _finish_abort(job: Job, now: float) -> Job:
         return replace(job, phase=job.verdict, since=now)
     if _all_succeeded(job):
         return _succeed(job, now)
-    if not _eligible(job) and not _unattached(job):
+    if not job.ready and not _unattached(job):
         return _last_node_gone(job, now)
     return replace(job, phase=Phase.WAITING, since=now, last_call=None)
 
@@ -350,29 +343,23 @@ def _last_node_gone(job: Job, now: float) -> Job:
 
 
 def _try_plan(job: Job, now: float) -> Job:
-    ready = _eligible(job)
     policy = job.policy
-    if len(ready) < policy.min_nodes:
+    if job.ready < policy.min_nodes:
         if now >= job.since + policy.join_timeout:
             text = (
-                f"{len(ready)} of at least {policy.min_nodes} nodes came within {policy.join_timeout:.0f} s"
+                f"{job.ready} of at least {policy.min_nodes} nodes came within {policy.join_timeout:.0f} s"
                 f" (join_timeout){'; before: ' + job.reason.text if job.formed else ''}"
             )
             return _end(job, now, Phase.FAILED, Reason("join_timeout", text), EXIT_JOIN_TIMEOUT)
         return replace(job, last_call=None) if job.last_call is not None else job
-    if not job.formed and len(ready) < policy.max_nodes:
+    if not job.formed and job.ready < policy.max_nodes:
         if job.last_call is None:
             return replace(job, last_call=now + policy.last_call_timeout)
         if now < job.last_call:
             return job
-    if (
-        job.formed
-        and _unattached(job)
-        and len(ready) < policy.max_nodes
-        and now < job.since + policy.reattach
-    ):
+    if job.formed and _unattached(job) and job.ready < policy.max_nodes and now < job.since + policy.reattach:
         return job
-    chosen = order((v.node for v in ready), job.members, policy.max_nodes)
+    chosen = order((v.node for v in _eligible(job)), job.members, policy.max_nodes)
     if any(not job.nodes[node.node_id].at_rest(0) for node in chosen):
         return job
     return _adopt(job, make_plan(job, chosen, job.reason), now)

@@ -63,9 +63,7 @@ class Election:
         """Create the key; its create revision, or None if another was faster."""
         while True:
             try:
-                result = await self._store.txn(
-                    [absent(self._key)], [Put(self._key, encode(record), self._lease)]
-                )
+                result = await self._store.txn([absent(self._key)], [Put(self._key, encode(record), self._lease)])
                 if result.succeeded:
                     return result.revision
             except AmbiguousError:

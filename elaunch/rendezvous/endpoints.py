@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,8 +20,17 @@ class Endpoint:
 
     @property
     def target(self) -> str:
-        """The name by which gRPC knows it."""
-        return self.text if self.text.startswith("unix:") else f"dns:///{self.text}"
+        """The name by which gRPC knows it; what is an address already goes past the resolver."""
+        if self.text.startswith("unix:"):
+            return self.text
+        host = self.text.rpartition(":")[0]
+        if host.startswith("["):
+            return f"ipv6:{self.text}"
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            return f"dns:///{self.text}"
+        return f"ipv4:{self.text}"
 
 
 def parse_endpoints(texts: Sequence[str]) -> tuple[Endpoint, ...]:

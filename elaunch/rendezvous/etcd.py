@@ -89,9 +89,7 @@ class EtcdStore:
         answer = await self._transport.call_once(TXN, request)
         return TxnResult(answer.succeeded, answer.header.revision)
 
-    async def watch(
-        self, prefix: str, *, start_revision: int
-    ) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
+    async def watch(self, prefix: str, *, start_revision: int) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
         async with aclosing(watch(self._transport, prefix, start_revision)) as batches:
             async for events in batches:
                 yield events[-1].kv.mod_revision, tuple(_change(event) for event in events)

@@ -56,13 +56,9 @@ async def _check(store: Store, guards: Sequence[Compare]) -> None:
     broken = [guard for guard in guards if not _holds(guard, await store.get(guard.key))]
     for guard in broken:
         if guard.field is Field.CREATE_REVISION and guard.value:
-            raise DeposedError(
-                f"{guard.key} is no longer that of revision {guard.value!r}: another one leads"
-            )
+            raise DeposedError(f"{guard.key} is no longer that of revision {guard.value!r}: another one leads")
     if broken:
-        raise ConflictError(
-            f"{broken[0].key} has changed: its {broken[0].field.value} is not the expected one"
-        )
+        raise ConflictError(f"{broken[0].key} has changed: its {broken[0].field.value} is not the expected one")
 
 
 def _holds(guard: Compare, kv: KeyValue | None) -> bool:

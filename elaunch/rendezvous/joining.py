@@ -27,7 +27,12 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
     more is replaced. Raises SpecMismatchError where another value is in force.
     """
     put_node = Put(keys.node(node.node_id), encode(node), lease)
-    if await _try(store, [Compare(keys.spec, Field.VALUE, encode(spec))], [put_node]):
+    put_spec = Put(keys.spec, encode(spec))
+    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
+        return
+    if await _try(store, [absent(keys.spec)], [put_spec, put_node]):
+        return
+    if await _try(store, [Compare(keys.spec, Field.VALUE, put_spec.value)], [put_node]):
         return
     for _ in range(_ATTEMPTS):
         found = await store.get(keys.spec)
@@ -59,8 +64,7 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
     if not (await store.list(keys.nodes)).items:
         return encode(ours)
     shown = "; ".join(
-        f"{_OPTION[name]} is {mine!r} here and {other!r} in the job"
-        for name, (other, mine) in differences.items()
+        f"{_OPTION[name]} is {mine!r} here and {other!r} in the job" for name, (other, mine) in differences.items()
     )
     raise SpecMismatchError(
         f"rendezvous: node {node.host} does not fit job {keys.job!r}: {shown}; "
@@ -70,8 +74,7 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
 
 def _differences(theirs: Spec, ours: Spec, role: str) -> dict[str, tuple[Any, Any]]:
     pairs: dict[str, tuple[Any, Any]] = {
-        name: (getattr(theirs, name), getattr(ours, name))
-        for name in ("min_nodes", "max_nodes", "max_restarts")
+        name: (getattr(theirs, name), getattr(ours, name)) for name in ("min_nodes", "max_nodes", "max_restarts")
     }
     if role in theirs.roles:
         pairs |= {name: (theirs.roles[role].get(name), value) for name, value in ours.roles[role].items()}

@@ -30,9 +30,7 @@ class Lease:
     on_deadline: Callable[[float], None]
 
     @classmethod
-    async def open(
-        cls, store: Store, ttl: int, *, clock: Clock, on_deadline: Callable[[float], None]
-    ) -> Lease:
+    async def open(cls, store: Store, ttl: int, *, clock: Clock, on_deadline: Callable[[float], None]) -> Lease:
         """Grant a lease of ``ttl`` seconds. ``on_deadline`` is told every deadline, the first included."""
         sent = clock.monotonic()
         lease = cls(await store.grant(ttl), ttl, sent + ttl, store, clock, on_deadline)
@@ -69,9 +67,7 @@ class Lease:
         except (EtcdLostError, EtcdRefusedError) as error:
             return False, str(error)
         if granted <= 0:
-            raise LeaseLostError(
-                f"etcd ended the lease of {self.ttl} s: it was not renewed in time, or revoked"
-            )
+            raise LeaseLostError(f"etcd ended the lease of {self.ttl} s: it was not renewed in time, or revoked")
         self.deadline = sent + granted
         self.on_deadline(self.deadline)
         return True, ""

@@ -33,6 +33,7 @@ _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_500),  # also how long a connection may take to open
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_http_proxy", 0),  # a cluster's web proxy is no way to its etcd
 ]
@@ -164,9 +165,7 @@ class Transport:
             finally:
                 state = channel.get_state(try_to_connect=True)
 
-    async def attempt(
-        self, endpoint: Endpoint, method: Method[Q, A], request: Q, *, timeout: float | None = None
-    ) -> A:
+    async def attempt(self, endpoint: Endpoint, method: Method[Q, A], request: Q, *, timeout: float | None = None) -> A:
         """One try at one endpoint. Raises TryAgainError where it may be sent again."""
         metadata = await self.metadata_or_again(endpoint)
         try:
@@ -198,6 +197,10 @@ class Transport:
     async def persist(self, once: Callable[[Endpoint], Awaitable[A]], what: str, deadline: float) -> A:
         """``once`` on one endpoint after the other until it succeeds; EtcdLostError at the deadline."""
         began = self.clock.monotonic()
+
+        async def attempt() -> A:
+            return await once(self.endpoint)
+
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TryAgainError),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
@@ -205,14 +208,15 @@ class Transport:
             sleep=asyncio.sleep,
         )
         try:
-            return await retrying(lambda: once(self.endpoint))
+            return await retrying(attempt)
         except tenacity.RetryError:
             raise EtcdLostError(self.lost(what, self.clock.monotonic() - began)) from None
 
     def lost(self, what: str, seconds: float) -> str:
         """One line: whom we asked, for how long, what came of it."""
         names = ", ".join(endpoint.text for endpoint in self.endpoints)
-        return f"etcd at {names} did not answer {what} within {seconds:.1f} s; last error: {self._last_error}"
+        call = what.rpartition("/")[2]
+        return f"etcd at {names} did not answer within {seconds:.1f} s ({call}); last error: {self._last_error}"
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

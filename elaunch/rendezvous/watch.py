@@ -34,9 +34,7 @@ class RefusedOnceError(Exception):
     """The watch was refused; with a fresh token it may not be."""
 
 
-async def watch(
-    transport: Transport, prefix: str, start_revision: int
-) -> AsyncGenerator[list[pb.Event], None]:
+async def watch(transport: Transport, prefix: str, start_revision: int) -> AsyncGenerator[list[pb.Event], None]:
     """The events of whole revisions, from ``start_revision`` (0: from now) on, for ever.
 
     Raises CompactedError, and EtcdRefusedError where a fresh token does not help.
@@ -59,9 +57,7 @@ async def watch(
         except RefusedOnceError as error:
             refusals += 1
             if refusals > 1 or not transport.credentials.user:
-                raise EtcdRefusedError(
-                    f"etcd at {endpoint.text} refused to watch {prefix}: {error}"
-                ) from None
+                raise EtcdRefusedError(f"etcd at {endpoint.text} refused to watch {prefix}: {error}") from None
             transport.forget_token(metadata)
         except TryAgainError as error:
             transport.rotate(endpoint, str(error) or "watch ended")

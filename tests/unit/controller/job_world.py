@@ -1,7 +1,7 @@
 """A world around the job's state machine: agents, a leader, an etcd and wires that are as slow as a test wants.
 
-The agents obey as ``elaunch/agent/group.py`` does, the leader writes as ``elaunch/controller/leader.py`` does. Each step
-is so small that a fault fits between any two. What architecture.md promises is checked where it could be broken.
+The agents obey as ``elaunch/agent/group.py`` does, the leader writes as ``elaunch/controller/leader.py`` does. Each
+step is so small that a fault fits between any two. What architecture.md promises is checked where it could be broken.
 """
 
 from __future__ import annotations
@@ -465,14 +465,20 @@ class World:
                 assert after.nodes[member.node_id].eligible
                 assert after.nodes[member.node_id].at_rest(0)
             assert not self.has_succeeded(before, after), "a job that had succeeded was started again"
-        if after.verdict is not before.verdict:
-            assert before.verdict is None, "the job's end changed"
-        if after.reason.code == "stopped" and before.reason.code != "stopped" and before.phase is not Phase.WAITING:
-            could_stay = [v for v in after.nodes.values() if v.status is None or v.eligible]
-            assert len(could_stay) < self.policy.min_nodes, "stopped with enough nodes left"
+        self.check_end(before, after)
         for view in after.nodes.values():
             command = command_for(after, view)
             assert not (after.uncommitted and isinstance(command, Start))
+
+    def check_end(self, before: Job, after: Job) -> None:
+        """The first verdict stays, but that of ranks which failed because their node did."""
+        if after.verdict is not before.verdict and before.verdict is not None:
+            assert before.verdict is Phase.FAILED
+            assert (before.reason.code, after.reason.code) == ("rank_failed", "node_lost")
+        stopped = after.reason.code == "stopped" and before.reason.code != "stopped"
+        if stopped and before.phase is not Phase.WAITING:
+            could_stay = [v for v in after.nodes.values() if v.status is None or v.eligible]
+            assert len(could_stay) < self.policy.min_nodes, "stopped with enough nodes left"
 
     def has_succeeded(self, before: Job, after: Job) -> bool:
         """Whether the leader had heard that every rank of the generation before ended with 0."""

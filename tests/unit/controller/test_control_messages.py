@@ -31,9 +31,7 @@ statuses = st.builds(
 )
 failures = st.lists(st.builds(Failure, text, exits), max_size=3).map(tuple)
 commands: st.SearchStrategy[Command] = st.one_of(
-    st.builds(
-        Start, int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text
-    ),
+    st.builds(Start, int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text),
     st.builds(Abort, int64, text, text),
     st.builds(End, text, int32, text, text, failures),
     st.builds(Wait, text),

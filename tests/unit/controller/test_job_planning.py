@@ -72,9 +72,7 @@ def test_survivors_come_first_and_keep_their_order(old: list[Node], data: st.Dat
 
 
 @given(nodes_of, st.data())
-def test_survivors_keep_their_places_where_as_many_come_as_were_lost(
-    old: list[Node], data: st.DataObject
-) -> None:
+def test_survivors_keep_their_places_where_as_many_come_as_were_lost(old: list[Node], data: st.DataObject) -> None:
     lost = data.draw(st.sets(st.sampled_from(ids(old))))
     more = data.draw(st.integers(0, 3))
     new = [make_node(100 + i) for i in range(len(lost) + more)]

@@ -217,8 +217,7 @@ def test_a_lost_node_of_a_fixed_world_is_waited_for() -> None:
     driver.tell(0, RunPhase.STOPPED, 1)
     assert driver.job.phase is Phase.WAITING
     assert waiting_for(driver.job) == (
-        "1 of at least 2 nodes are here (node h1 (n1) was lost); "
-        "waiting up to 600 s for the others (join_timeout)"
+        "1 of at least 2 nodes are here (node h1 (n1) was lost); waiting up to 600 s for the others (join_timeout)"
     )
     driver.arrive(2)
     job = driver.job
@@ -232,9 +231,7 @@ def test_a_lost_node_that_nobody_replaces_ends_a_fixed_world() -> None:
     driver.tell(0, RunPhase.STOPPED, 1)
     job = driver.wait(600.0)
     assert (job.phase, job.exit_code) == (Phase.FAILED, 75)
-    assert job.reason.text == (
-        "1 of at least 2 nodes came within 600 s (join_timeout); before: node h1 (n1) was lost"
-    )
+    assert job.reason.text == ("1 of at least 2 nodes came within 600 s (join_timeout); before: node h1 (n1) was lost")
 
 
 def test_an_elastic_job_goes_on_without_a_lost_node() -> None:
@@ -278,6 +275,24 @@ def test_a_node_is_waited_for_until_it_stopped_or_lost_its_lease() -> None:
     assert driver.job.phase is Phase.ABORTING
     assert driver.deadline() is None
     assert driver.lose(1).phase is Phase.STARTING
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+def test_ranks_that_fail_because_a_node_does_cost_nothing(restarts: int) -> None:
+    driver = running(1, 2, restarts=restarts)
+    driver.fail(0)
+    job = driver.lose(1)
+    assert (job.phase, job.charged, job.verdict, job.reason.code) == (Phase.ABORTING, False, None, "node_lost")
+    job = driver.tell(0, RunPhase.STOPPED, 1)
+    assert (job.phase, job.restart_count, members(driver)) == (Phase.STARTING, 0, ["n0"])
+
+
+def test_a_node_that_is_lost_after_it_stopped_is_no_excuse() -> None:
+    driver = running(1, 2)
+    driver.fail(0)
+    driver.tell(1, RunPhase.STOPPED, 1)
+    driver.lose(1)
+    assert driver.tell(0, RunPhase.STOPPED, 1).restart_count == 1
 
 
 def test_a_node_that_leaves_is_done_without() -> None:
@@ -325,9 +340,7 @@ def test_all_nodes_leave_at_once() -> None:
 def test_the_last_node_leaves_while_its_failed_rank_is_cleared_away() -> None:
     driver = running(1, 1)
     driver.fail(0)
-    job = driver.tell(
-        0, RunPhase.STOPPED, 1, leaving=True, leaving_reason="stopped by SIGTERM", leaving_exit_code=143
-    )
+    job = driver.tell(0, RunPhase.STOPPED, 1, leaving=True, leaving_reason="stopped by SIGTERM", leaving_exit_code=143)
     assert (job.phase, job.exit_code) == (Phase.STOPPED, 143)
     assert (job.reason.code, job.reason.text) == ("stopped", "stopped by SIGTERM")
 
@@ -584,6 +597,7 @@ def test_a_new_leader_does_not_know_of_an_abort_that_was_to_end_the_job() -> Non
 def test_a_new_leader_waits_on() -> None:
     driver = running(2, 2)
     driver.fail(0)
+    driver.tell(1, RunPhase.STOPPED, 1)
     driver.lose(1)
     driver.tell(0, RunPhase.STOPPED, 1)
     assert driver.job.phase is Phase.WAITING
@@ -601,9 +615,7 @@ def test_a_new_leader_gives_the_others_time_to_come_back() -> None:
     driver.arrive(2, 3)
     state, plan = driver.job.state, driver.job.plan
     assert plan is not None
-    driver.job = resume(
-        driver.policy, driver.job.state, plan, [make_node(0), make_node(2)], driver.now
-    )
+    driver.job = resume(driver.policy, driver.job.state, plan, [make_node(0), make_node(2)], driver.now)
     assert state.phase is Phase.ABORTING
     driver.tell(0, RunPhase.STOPPED, 1)
     assert (driver.job.phase, driver.deadline()) == (Phase.WAITING, 3.0)

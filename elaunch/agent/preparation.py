@@ -1,0 +1,159 @@
+"""From a Start command to ranks: environment, streams and arguments of each, by this node's options."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TextIO
+
+import structlog
+
+from elaunch.agent import failures
+from elaunch.agent.environment import (
+    Group,
+    Place,
+    line_prefix,
+    substitute,
+    with_thread_limit,
+    worker_environment,
+)
+from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
+from elaunch.agent.program import Program
+from elaunch.agent.spawner import STORE, Exit, RankStart
+from elaunch.agent.streams import LogFolder, RankStreams
+from elaunch.agent.tail import Sink, Tailer
+from elaunch.controller.commands import Start
+from elaunch.controller.job import RankExit
+from elaunch.errors import StartError
+
+HIDDEN_FROM_RANKS = ("ELAUNCH_ETCD_PASSWORD",)
+LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+
+class LaunchPreparation:
+    """What the agent knows of its ranks before they start, and of their exits after."""
+
+    def __init__(self, options: LaunchOptions, environ: Mapping[str, str], node_id: str = "") -> None:
+        shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
+        self.env, self.warning = with_thread_limit(shown, options.slots)
+        self.node_id = node_id
+        self.folder = LogFolder(options.job, options.logs)
+        self._options = options
+        self._streams: dict[int, RankStreams] = {}
+
+    @property
+    def start_mode(self) -> StartMode:
+        return self._options.start
+
+    def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
+        """The ranks of a generation, and what shows their output. Raises StartError."""
+        options = self._options
+        self._streams = self.folder.prepare(start.generation, options.slots)
+        group = Group(
+            job=options.job,
+            node_id=self.node_id,
+            generation=start.generation,
+            restart_count=start.restart_count,
+            max_restarts=options.max_restarts,
+            master_addr=start.store_address,
+            master_port=start.store_port,
+            signals=",".join(s.name for s in options.signals),
+            virtual_local_rank=options.virtual_local_rank,
+        )
+        places = [self._place(start, local_rank) for local_rank in range(options.slots)]
+        ranks = [self._rank(place, group) for place in places]
+        prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
+        output = Output(self._streams, prefixes, options.logs, self.folder.attempt(start.generation))
+        return ranks, output
+
+    def describe(self, end: Exit, start: Start) -> RankExit:
+        """What is known of an exit: code, time, and the error file if the rank left one."""
+        if end.local_rank == STORE:
+            text = "the host of this generation's store ended"
+            return RankExit(STORE, STORE, end.pid, end.exit_code or 1, end.time, message=text)
+        rank = start.rank0 + end.local_rank
+        if end.exit_code == 0:
+            return RankExit(end.local_rank, rank, end.pid, 0, end.time)
+        streams = self._streams.get(end.local_rank)
+        told = failures.failure(
+            rank=rank,
+            local_rank=end.local_rank,
+            host=socket.gethostname(),
+            pid=end.pid,
+            exit_code=end.exit_code,
+            time=end.time,
+            error_file=streams.error_file if streams else None,
+        )
+        return RankExit(
+            end.local_rank,
+            rank,
+            end.pid,
+            end.exit_code,
+            told.time,
+            told.error_file,
+            told.message,
+            told.traceback,
+        )
+
+    def _place(self, start: Start, local_rank: int) -> Place:
+        return Place(
+            rank=start.rank0 + local_rank,
+            local_rank=local_rank,
+            world_size=start.world_size,
+            local_world_size=self._options.slots,
+            group_rank=start.group_rank,
+            group_world_size=start.group_world_size,
+            role=self._options.role,
+            role_rank=start.role_rank0 + local_rank,
+            role_world_size=start.role_world_size,
+        )
+
+    def _rank(self, place: Place, group: Group) -> RankStart:
+        program = self._options.program
+        streams = self._streams[place.local_rank]
+        args = substitute(program.args, place.local_rank)
+        return RankStart(
+            local_rank=place.local_rank,
+            rank=place.rank,
+            program=Program(program.kind, program.target, args, program.interpreter),
+            env=worker_environment(self.env, place, group, str(streams.error_file or "")),
+            stdout=streams.stdout,
+            stderr=streams.stderr,
+            cpus=None,
+        )
+
+
+class Output:
+    """What shows the ranks' output, and copies the lines that the filters name, for one generation."""
+
+    def __init__(
+        self,
+        streams: Mapping[int, RankStreams],
+        prefixes: Mapping[int, str],
+        options: LogOptions,
+        attempt: Path | None,
+    ) -> None:
+        self._files: list[TextIO] = []
+        out, err = [Sink(sys.stdout)], [Sink(sys.stderr)]
+        if attempt is not None and options.duplicate_stdout:
+            out.append(Sink(self._open(attempt / "filtered_stdout.log"), options.duplicate_stdout))
+        if attempt is not None and options.duplicate_stderr:
+            err.append(Sink(self._open(attempt / "filtered_stderr.log"), options.duplicate_stderr))
+        self._tailer = Tailer(streams, prefixes, out, err)
+        self._tailer.start()
+
+    def _open(self, path: Path) -> TextIO:
+        try:
+            self._files.append(path.open("w", errors="replace"))
+        except OSError as error:
+            raise StartError(f"cannot write {path}: {error}") from error
+        return self._files[-1]
+
+    async def close(self) -> None:
+        """Show the rest of what was written."""
+        if not await self._tailer.stop():
+            structlog.get_logger().warning("output_not_shown", reason="the console did not take the ranks' output")
+        for file in self._files:
+            file.close()

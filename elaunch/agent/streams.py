@@ -1,0 +1,95 @@
+"""Where the ranks' output goes: the folders of a run, which stream is a file, which one is shown."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from elaunch.agent.options import LogOptions, Streams
+from elaunch.errors import StartError
+
+
+@dataclass(frozen=True, slots=True)
+class RankStreams:
+    """One rank's streams: their files (None: the agent's own), and which of them are shown as they grow."""
+
+    stdout: Path | None
+    stderr: Path | None
+    error_file: Path | None
+    tail: Streams
+
+
+class LogFolder:
+    """The folder of one agent's run: ``<log_dir>/<run_id>_<random>``, made at the first generation."""
+
+    def __init__(self, run_id: str, options: LogOptions) -> None:
+        self._run_id = run_id.replace("/", "_")
+        self._options = options
+        self._base: Path | None = None
+        self._folder: Path | None = None
+
+    @property
+    def path(self) -> Path | None:
+        """None before the first generation, and where no files are wanted."""
+        return self._folder
+
+    def attempt(self, generation: int) -> Path | None:
+        """The folder of a generation; None where no files are wanted."""
+        return self._folder / f"attempt_{generation}" if self._folder else None
+
+    def prepare(self, generation: int, local_world_size: int) -> dict[int, RankStreams]:
+        """Make the folders of a generation; returns each local rank's streams. Raises StartError."""
+        if self._options.directory == os.devnull:
+            return {n: self._without_files(n) for n in range(local_world_size)}
+        try:
+            self._make()
+            attempt = self.attempt(generation)
+            assert attempt is not None
+            return {n: self._streams(attempt, n) for n in range(local_world_size)}
+        except OSError as error:
+            raise StartError(f"cannot make the log folder: {error}; give another --log-dir") from error
+
+    def remove_unused(self) -> None:
+        """At the end of the job: take away a temporary folder in which nobody asked for a file."""
+        options = self._options
+        if self._base is None or any(options.redirects) or any(options.tee):
+            return
+        shutil.rmtree(self._base, ignore_errors=True)
+
+    def _make(self) -> None:
+        if self._folder is not None:
+            return
+        if self._options.directory is None:
+            base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_"))
+        else:
+            base = Path(self._options.directory)
+            base.mkdir(parents=True, exist_ok=True)
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{self._run_id}_", dir=base))
+
+    def _streams(self, attempt: Path, local_rank: int) -> RankStreams:
+        folder = attempt / str(local_rank)
+        folder.mkdir(parents=True)
+        tee = _of(self._options.tee, local_rank)
+        filed = _of(self._options.redirects, local_rank) | tee
+        hidden = self._hidden(local_rank)
+        console = Path(os.devnull) if hidden else None
+        return RankStreams(
+            stdout=folder / "stdout.log" if filed & Streams.OUT else console,
+            stderr=folder / "stderr.log" if filed & Streams.ERR else console,
+            error_file=folder / "error.json",
+            tail=Streams.NONE if hidden else tee,
+        )
+
+    def _without_files(self, local_rank: int) -> RankStreams:
+        console = Path(os.devnull) if self._hidden(local_rank) else None
+        return RankStreams(console, console, None, Streams.NONE)
+
+    def _hidden(self, local_rank: int) -> bool:
+        return self._options.shown is not None and local_rank not in self._options.shown
+
+
+def _of(choice: tuple[Streams, ...], local_rank: int) -> Streams:
+    return choice[local_rank] if local_rank < len(choice) else Streams.NONE

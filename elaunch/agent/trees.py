@@ -1,0 +1,128 @@
+"""Process trees, as /proc shows them: who descends from whom, in which state, and how to signal it safely."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_POLL_SECONDS = 0.005
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process. ``state`` is its letter in /proc/PID/stat, ``started`` in clock ticks since boot."""
+
+    pid: int
+    parent: int
+    state: str
+    started: int
+
+    @property
+    def zombie(self) -> bool:
+        return self.state in "ZX"
+
+    @property
+    def stopped(self) -> bool:
+        """Stopped by a signal or a debugger: it cannot answer a polite signal."""
+        return self.state in "Tt"
+
+
+def become_subreaper() -> None:
+    """Make orphaned descendants children of this process, so that none can get away. Raises OSError."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel SIGKILL this process when its parent, of that pid, ends; at once if it has already."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def process(pid: int) -> Process | None:
+    """What /proc says of a process; None if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            stat = file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name stands in parentheses and may hold spaces and parentheses itself.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    return Process(pid, int(fields[1]), fields[0].decode(), int(fields[19]))
+
+
+def snapshot() -> dict[int, Process]:
+    """All processes of this PID namespace. Not atomic: a process forked meanwhile may be missing."""
+    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {p.pid: p for p in found if p is not None}
+
+
+def descendants(root: int, table: Mapping[int, Process], spare: Collection[int] = ()) -> list[Process]:
+    """The live processes below ``root``, parents first, without those in ``spare`` and what is below them."""
+    children: dict[int, list[Process]] = {}
+    for p in table.values():
+        children.setdefault(p.parent, []).append(p)
+    below: list[Process] = []
+    queue = [root]
+    for pid in queue:
+        found = [p for p in children.get(pid, ()) if p.pid not in spare]
+        below.extend(found)
+        queue.extend(p.pid for p in found)
+    return [p for p in below if not p.zombie]
+
+
+def send(target: Process, signum: int) -> bool:
+    """Signal exactly this process, never another that was given its number. False if it is gone."""
+    try:
+        handle = os.pidfd_open(target.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        now = process(target.pid)
+        if now is None or now.started != target.started:
+            return False
+        signal.pidfd_send_signal(handle, signum)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(handle)
+    return True
+
+
+def kill_all(find: Callable[[], Iterable[Process]], bound: float) -> list[Process]:
+    """SIGKILL what ``find`` finds until it finds nothing, for at most ``bound`` seconds; returns the rest.
+
+    Those of them that are children of this process are reaped.
+    """
+    give_up = time.monotonic() + bound
+    killed: set[int] = set()
+    while left := list(find()):
+        if time.monotonic() > give_up:
+            return left
+        for p in left:
+            send(p, signal.SIGKILL)
+            killed.add(p.pid)
+        time.sleep(_POLL_SECONDS)
+        _reap(killed)
+    _reap(killed)
+    return []
+
+
+def _reap(pids: Iterable[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option}): {os.strerror(ctypes.get_errno())}")

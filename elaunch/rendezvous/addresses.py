@@ -1,0 +1,63 @@
+"""Which addresses are this machine's, and where an embedded etcd listens."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import socket
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def resolve(host: str) -> tuple[IPAddress, ...]:
+    """The addresses of ``host``, none if it has none."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(ipaddress.ip_address(str(entry[4][0]).split("%")[0]) for entry in found))
+
+
+def owns(endpoint_host: str) -> bool:
+    """Whether ``endpoint_host``, by whatever name or alias, is this machine."""
+    return any(_is_ours(address) for address in resolve(endpoint_host))
+
+
+def _is_ours(address: IPAddress) -> bool:
+    # The kernel lets us bind to our own addresses only: no list of interfaces could be more exact.
+    return address.is_loopback or (not address.is_unspecified and _bind_error(address, 0) is None)
+
+
+def _bind_error(address: IPAddress, port: int) -> int | None:
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((str(address), port))
+    except OSError as error:
+        return error.errno or errno.EINVAL
+    return None
+
+
+def is_taken(addresses: tuple[IPAddress, ...], port: int) -> bool:
+    """Whether somebody listens on one of ``addresses`` at ``port``."""
+    return any(_bind_error(address, port) == errno.EADDRINUSE for address in addresses)
+
+
+def listen_addresses(host: str, *, several_hosts: bool) -> tuple[IPAddress, ...]:
+    """Where to listen for ``host``: on loopback where that is enough, else everywhere."""
+    loopback = tuple(
+        address
+        for address in (ipaddress.ip_address("127.0.0.1"), ipaddress.ip_address("::1"))
+        if _bind_error(address, 0) is None
+    )
+    named = resolve(host)
+    if not several_hosts or (named and all(address.is_loopback for address in named)):
+        special = tuple(address for address in named if address.is_loopback)
+        return tuple(dict.fromkeys((*loopback, *special)))
+    return (ipaddress.ip_address("::" if socket.has_dualstack_ipv6() else "0.0.0.0"),)
+
+
+def join(address: IPAddress | str, port: int) -> str:
+    """``address:port``, with brackets where they are needed."""
+    return f"[{address}]:{port}" if ":" in str(address) else f"{address}:{port}"

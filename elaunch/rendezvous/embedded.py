@@ -1,0 +1,209 @@
+"""An etcd of our own, for jobs that have none: started by the node that owns the rendezvous endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import elaunch
+from elaunch.errors import EndpointUnreachableError, StartError, UsageError
+from elaunch.rendezvous.addresses import is_taken, join, listen_addresses, owns
+from elaunch.rendezvous.binary import EtcdBinary, find_etcd
+from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.home import Meeting, default_state_dir
+from elaunch.rendezvous.keeper import Order
+
+__all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
+
+_TIMEOUT = 25.0  # seconds until an embedded etcd must serve: longer than its keeper waits for it
+_POLL = 0.05
+_PROBE = 2.0  # seconds for whatever holds the port to answer as an etcd would
+
+
+@dataclass
+class EmbeddedEtcd:
+    """An etcd that serves at ``endpoints``, kept at least until :meth:`release` or this process's end.
+
+    ``keeper`` is the pid of the keeper if this process started it, else 0: it must survive this process, so
+    spare it when you stop your children. ``notice`` is something that the user should know, or empty.
+    """
+
+    endpoints: tuple[str, ...]
+    version: str
+    notice: str = ""
+    keeper: int = 0
+    _talk: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = field(default=None, repr=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    async def release(self, timeout: float) -> None:
+        """Say that this agent needs it no more, and wait up to ``timeout`` seconds for its end.
+
+        It ends once no other agent of this host and no node of the job is left, and goes on until then.
+        """
+        if self._talk is None:
+            return
+        (reader, writer), self._talk = self._talk, None
+        with contextlib.suppress(ConnectionError, asyncio.TimeoutError, subprocess.TimeoutExpired):
+            writer.write(b"release\n")
+            writer.write_eof()
+            await asyncio.wait_for(reader.read(), timeout)
+            if self._process is not None:
+                await asyncio.to_thread(self._process.wait, timeout)
+        writer.close()
+
+
+async def ensure_embedded(
+    endpoint: str | None, *, job: str, state_dir: Path | None = None, several_hosts: bool
+) -> EmbeddedEtcd:
+    """The embedded etcd of ``job``: the one that serves already, or a new one.
+
+    Without an ``endpoint`` it is on a Unix socket and leaves nothing behind. With ``host:port``, which must
+    be this machine's, it is on that port, its data in ``state_dir`` (default: below XDG_STATE_HOME).
+
+    Raises UsageError if the port is taken or there is no etcd program, EndpointUnreachableError if it does
+    not start.
+    """
+    find_etcd()
+    if endpoint is None:
+        directory = Path(tempfile.mkdtemp(prefix="elaunch-", dir=_short_temporary_directory()))
+        order = Order(job, str(directory), (), Layout(directory).endpoint, True, "", 0, ())
+        return await _hire(order)
+    host, _, port = endpoint.rpartition(":")
+    return await _Place(host, int(port), job, state_dir, several_hosts).ensure()
+
+
+def _short_temporary_directory() -> str | None:
+    # The name of a Unix socket has room for 107 bytes.
+    return "/tmp" if len(tempfile.gettempdir()) > 60 else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A port of this machine on which the job wants its etcd."""
+
+    host: str
+    port: int
+    job: str
+    state_dir: Path | None
+    several_hosts: bool
+
+    async def ensure(self) -> EmbeddedEtcd:
+        meeting, busy = Meeting(self.port), ""
+        deadline = time.monotonic() + _TIMEOUT
+        while time.monotonic() < deadline:
+            lock = meeting.try_lock()
+            if lock is not None:
+                try:
+                    return await self._found_or_hired(meeting, lock)
+                finally:
+                    os.close(lock)  # the keeper has its own
+            with contextlib.suppress(ConnectionError, FileNotFoundError):
+                talk = await asyncio.open_unix_connection(str(meeting.socket))
+                answer = await _ask(talk, self.job)
+                if "endpoint" in answer:
+                    return _embedded(answer, talk)
+                talk[1].close()
+                busy = answer.get("busy", "")
+            await asyncio.sleep(_POLL)  # a keeper that starts or ends; nothing tells when a lock is free
+        raise UsageError(
+            f"rendezvous: port {self.port} is taken by the etcd of job {busy}; give this job its own"
+            if busy
+            else f"rendezvous: the keeper of port {self.port} did not serve or end within {_TIMEOUT:.0f} s"
+        )
+
+    async def _found_or_hired(self, meeting: Meeting, lock: int) -> EmbeddedEtcd:
+        addresses = listen_addresses(self.host, several_hosts=self.several_hosts)
+        # Of a wildcard the client uses loopback.
+        local = [address for address in addresses if not address.is_unspecified]
+        endpoint = join(local[0] if local else "127.0.0.1", self.port)
+        if is_taken(addresses, self.port):
+            return await self._foreign(endpoint)
+        directory = self.state_dir or default_state_dir(self.job, self.port)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"rendezvous: cannot make {directory} for etcd: {error.strerror}") from error
+        listen = tuple(join(address, self.port) for address in addresses)
+        order = Order(self.job, str(directory), listen, endpoint, False, str(meeting.socket), 0, (lock,))
+        return await _hire(order)
+
+    async def _foreign(self, endpoint: str) -> EmbeddedEtcd:
+        """Somebody else's etcd on our port is as good; anything else is in the way."""
+        store = EtcdStore([endpoint])
+        try:
+            return EmbeddedEtcd((endpoint,), await store.check(timeout=_PROBE))
+        except EndpointUnreachableError:
+            raise UsageError(
+                f"rendezvous: port {self.port} is taken, and not by an etcd; give another in --rdzv-endpoint"
+            ) from None
+        finally:
+            await store.close()
+
+
+async def _hire(order: Order) -> EmbeddedEtcd:
+    """Start a keeper and wait until its etcd serves."""
+    ours, its = socket.socketpair()
+    with its:
+        order = replace(order, agent=its.fileno())
+        process = _spawn(order)
+    talk = await asyncio.open_unix_connection(sock=ours)
+    try:
+        answer = await _ask(talk, order.job)
+    except ConnectionError:
+        raise StartError(f"the keeper of the embedded etcd died; see {_log(order)}") from None
+    if "endpoint" not in answer:
+        talk[1].close()
+        raise EndpointUnreachableError(answer["error"])
+    return _embedded(answer, talk, process)
+
+
+def _log(order: Order) -> Path:
+    return Path(order.directory) / "keeper.log"
+
+
+def _spawn(order: Order) -> subprocess.Popen[bytes]:
+    with _log(order).open("wb") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "elaunch.rendezvous.keeper", order.encode()],
+            cwd=Path(elaunch.__file__).parents[1],  # not the user's: his modules must not shadow ours
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=(order.agent, *order.keep_open),
+            start_new_session=True,
+        )
+
+
+async def _ask(talk: tuple[asyncio.StreamReader, asyncio.StreamWriter], job: str) -> dict[str, str]:
+    """The keeper's answer. Raises ConnectionError if it has ended."""
+    reader, writer = talk
+    writer.write(json.dumps({"job": job}).encode() + b"\n")
+    try:
+        line = await asyncio.wait_for(reader.readline(), _TIMEOUT)
+    except asyncio.TimeoutError:
+        writer.close()
+        raise ConnectionResetError("the keeper does not answer") from None
+    if not line:
+        writer.close()
+        raise ConnectionResetError("the keeper has ended")
+    answer: dict[str, str] = json.loads(line)
+    return answer
+
+
+def _embedded(
+    answer: dict[str, str],
+    talk: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+    process: subprocess.Popen[bytes] | None = None,
+) -> EmbeddedEtcd:
+    pid = 0 if process is None else process.pid
+    return EmbeddedEtcd((answer["endpoint"],), answer["version"], answer["notice"], pid, talk, process)

@@ -1,0 +1,306 @@
+"""The process that keeps an embedded etcd: it outlives its agents, and ends with the job.
+
+An agent starts it and stays connected to it; other agents of the host connect too. While one is connected,
+etcd is kept. When all are gone, even by SIGKILL, etcd is kept while the job has a node; then keeper and etcd
+end, after a grace if somebody left without a word, so that a replacement finds them.
+
+A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ...}`` once etcd serves, or
+``{"busy": JOB}`` or ``{"error": TEXT}``. The agent may say ``release``, and closes its side. The keeper's
+side stays open until it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
+from elaunch.rendezvous import child
+from elaunch.rendezvous.binary import find_etcd
+from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import State, decode
+from elaunch.rendezvous.store import KeyValue, Put, absent
+
+_START_TIMEOUT = 15.0  # seconds for etcd to serve
+_RESTARTS = 3  # of an etcd that was killed
+GRACE = 5.0  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the first agent asks for. ``agent`` and ``keep_open`` are inherited file descriptors."""
+
+    job: str
+    directory: str
+    listen: tuple[str, ...]
+    endpoint: str
+    disposable: bool
+    meeting: str
+    agent: int
+    keep_open: tuple[int, ...]
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def decode(cls, text: str) -> Order:
+        values = json.loads(text)
+        return cls(**{**values, "listen": tuple(values["listen"]), "keep_open": tuple(values["keep_open"])})
+
+
+class Keeper:
+    """One keeper's life."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._layout = Layout(Path(order.directory))
+        self._keys = JobKeys(order.job)
+        self._store = EtcdStore([order.endpoint])
+        self._etcd: subprocess.Popen[bytes] | None = None
+        self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        self._news = asyncio.Event()
+        self._agents = 0
+        self._deserted = False  # an agent left without a word
+        self._nodes: set[str] = set()
+        self._final = False
+        self._told_to_stop = False
+        self._notice = ""
+        self._ending = False
+        self._writers: list[asyncio.StreamWriter] = []  # open until the end: that is how agents know it
+
+    async def run(self) -> None:
+        """Until the job has no use for etcd any more."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop_soon)
+        server = await self._listen()
+        first = await asyncio.open_unix_connection(sock=socket.socket(fileno=self._order.agent))
+        first_talk = asyncio.create_task(self._talk(*first))
+        watching = []
+        try:
+            try:
+                await self._start()
+            except ElaunchError as error:
+                self._answer.set_result({"error": str(error)})
+                await asyncio.wait({first_talk}, timeout=1.0)
+                return
+            watching = [asyncio.create_task(work) for work in (self._follow(), self._supervise())]
+            self._answer.set_result(
+                {"endpoint": self._order.endpoint, "version": find_etcd().version, "notice": self._notice}
+            )
+            await self._until_unused()
+        finally:
+            self._ending = True
+            if server is not None:
+                server.close()
+                self._clear_meeting()
+            for task in watching:
+                task.cancel()
+            await self._end()
+
+    async def _listen(self) -> asyncio.AbstractServer | None:
+        if not self._order.meeting:
+            return None
+        self._clear_meeting()  # of one that was killed: we hold the lock
+        return await asyncio.start_unix_server(self._talk, self._order.meeting)
+
+    def _clear_meeting(self) -> None:
+        Path(self._order.meeting).unlink(missing_ok=True)
+
+    def _stop_soon(self) -> None:
+        self._told_to_stop = True
+        self._news.set()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One agent, from its first word until it is gone."""
+        if self._ending:
+            writer.close()
+            return
+        released = True
+        self._agents += 1
+        self._writers.append(writer)
+        try:
+            request = json.loads(await reader.readline() or "{}")
+            if request.get("job") != self._order.job:
+                writer.write(json.dumps({"busy": self._order.job}).encode() + b"\n")
+                writer.close()
+                return
+            released = False
+            writer.write(json.dumps(await self._answer).encode() + b"\n")
+            while word := await reader.readline():
+                released = released or word == b"release\n"
+        except (ConnectionError, ValueError):
+            pass  # an agent that is gone
+        finally:
+            self._agents -= 1
+            self._deserted = self._deserted or not released
+            self._news.set()
+
+    async def _start(self) -> None:
+        """Start etcd, on the data of an earlier unclean end if there are any, or EndpointUnreachableError."""
+        try:
+            await self._try_start()
+        except EndpointUnreachableError as error:
+            if not self._data_is_to_blame():
+                raise
+            aside = self._layout.data.with_name(f"data.damaged-{time.time_ns()}")
+            self._layout.data.rename(aside)
+            self._notice = f"etcd could not start from its data, now in {aside}; started anew ({error})"
+            await self._try_start()
+        await self._restore()
+
+    def _data_is_to_blame(self) -> bool:
+        words = self._layout.last_words()
+        foreign = ("address already in use", "no space left", "permission denied", "too many open files")
+        ended_by_itself = self._etcd is not None and (self._etcd.returncode or 0) > 0
+        return self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
+
+    async def _try_start(self) -> None:
+        self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
+        checking = asyncio.ensure_future(self._check())
+        ending = asyncio.ensure_future(asyncio.to_thread(self._etcd.wait))
+        await asyncio.wait({checking, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if checking.done() and not isinstance(checking.exception(), EndpointUnreachableError):
+            await checking  # it serves, or it is a bug that must show
+            return
+        checking.cancel()
+        await asyncio.to_thread(child.stop, self._etcd)
+        raise EndpointUnreachableError(
+            f"rendezvous: the embedded etcd {find_etcd().version} did not start on {self._order.endpoint} "
+            f"(data in {self._layout.data}): {self._layout.last_words()}"
+        )
+
+    async def _check(self) -> None:
+        """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
+        deadline = time.monotonic() + _START_TIMEOUT
+        while time.monotonic() < deadline:
+            try:
+                _, writer = await _dial(self._order.endpoint)
+            except OSError:
+                await asyncio.sleep(0.02)
+            else:
+                writer.close()
+                break
+        await self._store.check(timeout=max(0.1, deadline - time.monotonic()))
+
+    async def _restore(self) -> None:
+        """Write back the state of an earlier run whose data are gone; create-only, so that newer data win."""
+        if not self._saved.exists():
+            return
+        with contextlib.suppress(AmbiguousError):  # etcd is our own and answers; create-only is safe anyway
+            value = self._saved.read_bytes()
+            await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
+
+    @property
+    def _saved(self) -> Path:
+        return self._layout.directory / "state.json"
+
+    def _save(self, value: bytes) -> None:
+        if self._order.disposable:
+            return
+        draft = self._saved.with_suffix(".new")
+        with draft.open("wb") as file:
+            file.write(value)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self._saved)
+
+    async def _follow(self) -> None:
+        """Know the job's nodes and keep its state saved."""
+        while True:
+            try:
+                snapshot = await self._store.list(self._keys.prefix)
+                self._nodes = set()
+                for item in snapshot.items:
+                    self._note(item, deleted=False)
+                changes = self._store.watch(self._keys.prefix, start_revision=snapshot.revision + 1)
+                async for _, batch in changes:
+                    for change in batch:
+                        self._note(change.kv, deleted=change.deleted)
+            except (CompactedError, ElaunchError):
+                continue  # list again; the store has waited already
+
+    def _note(self, kv: KeyValue, *, deleted: bool) -> None:
+        if kv.key.startswith(self._keys.nodes):
+            (self._nodes.discard if deleted else self._nodes.add)(kv.key)
+        elif kv.key == self._keys.state and not deleted:
+            self._save(kv.value)
+            self._final = _is_final(kv.value)
+        self._news.set()
+
+    async def _supervise(self) -> None:
+        """Start etcd again on its data when something killed it."""
+        for _ in range(_RESTARTS):
+            assert self._etcd is not None
+            await asyncio.to_thread(self._etcd.wait)
+            self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
+        await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
+        self._stop_soon()
+
+    async def _until_unused(self) -> None:
+        while not self._told_to_stop:
+            self._news.clear()
+            unused = self._agents == 0 and not self._nodes
+            grace = GRACE if self._deserted and not self._final else 0.0
+            try:
+                await asyncio.wait_for(self._news.wait(), grace if unused else None)
+            except asyncio.TimeoutError:
+                if self._agents == 0 and not self._nodes:
+                    return
+
+    async def _end(self) -> None:
+        """Stop etcd. Its data go only if the job ended cleanly and its state is saved."""
+        clean = not self._told_to_stop and self._answer.done() and "endpoint" in self._answer.result()
+        if clean:
+            try:
+                state = await self._store.get(self._keys.state)
+                if state is not None:
+                    self._save(state.value)
+            except ElaunchError:
+                clean = False
+        await self._store.close()
+        if self._etcd is not None:
+            await asyncio.to_thread(child.stop, self._etcd)
+        if self._order.disposable and self._answer.done():
+            shutil.rmtree(self._layout.directory, ignore_errors=True)
+        elif clean:
+            shutil.rmtree(self._layout.data, ignore_errors=True)
+
+
+async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if endpoint.startswith("unix:"):
+        return await asyncio.open_unix_connection(endpoint.removeprefix("unix:"))
+    host, _, port = endpoint.rpartition(":")
+    return await asyncio.open_connection(host.strip("[]"), int(port))
+
+
+def _is_final(value: bytes) -> bool:
+    try:
+        return decode(State, value).phase.final
+    except ValueError:
+        return False
+
+
+async def _main(order: Order) -> None:
+    await Keeper(order).run()
+
+
+def main() -> None:
+    """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.embedded` only."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    asyncio.run(_main(Order.decode(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

