@@ -97,3 +97,11 @@ def test_a_node_that_is_not_attached_yet_waits() -> None:
     driver = running(1, 2, nodes=1)
     driver.join(1)
     assert isinstance(driver.command(1), Wait)
+
+
+def test_a_node_that_still_runs_something_is_stopped_before_it_gets_a_part() -> None:
+    driver = Driver(1, 1)
+    driver.join(0)
+    assert driver.tell(0, RunPhase.RUNNING, 0).phase is Phase.WAITING
+    assert isinstance(driver.command(0), Abort)
+    assert driver.tell(0, RunPhase.STOPPED, 0).phase is Phase.STARTING
