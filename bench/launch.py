@@ -64,9 +64,7 @@ def one_node(launcher: str, world: int) -> tuple[float, float]:
     """(a) and (b)."""
     with fresh() as run:
         began = time.monotonic()
-        run.start(
-            [*LAUNCHERS[launcher], "--standalone", f"--nproc-per-node={world}", "--max-restarts=3", PROGRAM]
-        )
+        run.start([*LAUNCHERS[launcher], "--standalone", f"--nproc-per-node={world}", "--max-restarts=3", PROGRAM])
         start, ranks = started(run, world, began)
         victim = max(ranks, key=lambda first: first["rank"])
         killed = time.monotonic()
@@ -120,9 +118,7 @@ class Bare:
             began = float(self.process.stdout.readline())
             seconds, _ = started(run, world, began)
             (run.out / "stop").touch()
-            wait_for(
-                "the end of bare ranks", lambda: not psutil.Process(self.process.pid).children(), SECONDS
-            )
+            wait_for("the end of bare ranks", lambda: not psutil.Process(self.process.pid).children(), SECONDS)
             return seconds
 
     def end(self) -> None:

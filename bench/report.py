@@ -46,11 +46,7 @@ def machine() -> dict[str, object]:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     models = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     etcd = shutil.which("etcd")
-    told = (
-        subprocess.run([etcd, "--version"], capture_output=True, text=True, check=False).stdout
-        if etcd
-        else ""
-    )
+    told = subprocess.run([etcd, "--version"], capture_output=True, text=True, check=False).stdout if etcd else ""
     return {
         "cpu": models[0] if models else platform.processor(),
         "cores": os.cpu_count(),

@@ -7,6 +7,7 @@ one JSON line: the monotonic times of the first join and of the last plan receiv
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import sys
@@ -25,6 +26,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec
 
 SLOTS = 8
+SECONDS = 120.0  # after which a run counts as failed
 
 
 async def _nothing(_: float | None) -> None:
@@ -74,7 +76,7 @@ async def join(endpoint: str, job: str, total: int, count: int) -> dict[str, obj
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
     begin = time.monotonic()
     agents = [SimulatedAgent(store, JobKeys(job), total, server, control) for _ in range(count)]
-    starts = await asyncio.gather(*(agent.started for agent in agents))
+    starts = await asyncio.wait_for(asyncio.gather(*(agent.started for agent in agents)), SECONDS)
     end = max(at for at, _ in starts)
     result = {"begin": begin, "end": end, "ranks": sorted(start.group_rank for _, start in starts)}
     print(json.dumps(result), flush=True)
@@ -88,5 +90,8 @@ async def join(endpoint: str, job: str, total: int, count: int) -> dict[str, obj
 
 
 if __name__ == "__main__":
+    # A process here stands for hundreds of agents: its heap is that large, and collecting it is no agent's cost.
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     asyncio.run(join(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))

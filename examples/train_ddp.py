@@ -78,9 +78,7 @@ def checkpoints(directory: Path) -> list[Path]:
 def save(directory: Path, state: dict[str, Any], step: int, keep: int) -> None:
     """Write into a new directory, and publish it by one rename. The newest ``keep`` stay."""
     partial, final = directory / f"step-{step:08d}.partial", directory / f"step-{step:08d}"
-    dcp.save(
-        state, storage_writer=dcp.FileSystemWriter(partial)
-    )  # syncs its files; returns when all ranks have
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(partial))  # syncs its files; returns when all ranks have
     if dist.get_rank() == 0:
         sync_directory(partial)
         partial.rename(final)
@@ -126,9 +124,7 @@ class Training:
         if mine not in reader.read_metadata().state_dict_metadata:
             del state[mine]  # the world has grown: this rank begins with the seed that it has
         dcp.load(state, storage_reader=reader)
-        set_state_dict(
-            self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"]
-        )
+        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
         self.step, self.epoch, self.seen = state["progress"].tolist()
         if mine in state:
             self.set_random_state(state[mine])

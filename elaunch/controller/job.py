@@ -8,6 +8,8 @@ from enum import Enum
 
 from elaunch.rendezvous.records import Member, Node, Phase, Plan, Reason, State
 
+BEGINNING = Reason("start", "the job starts")
+
 
 class RunPhase(Enum):
     """How far a node is with the generation that it last heard of."""
@@ -114,7 +116,7 @@ class Job:
     phase: Phase = Phase.WAITING
     generation: int = 0
     restart_count: int = 0
-    reason: Reason = Reason("start", "the job starts")
+    reason: Reason = BEGINNING
     exit_code: int = 0
     plan: Plan | None = None
     uncommitted: bool = False

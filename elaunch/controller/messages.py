@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from elaunch.controller.commands import Abort, Command, End, Start, Wait
 from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 
 METHOD = "/elaunch.v1.Control/Attach"
-MAX_MESSAGE = 4 << 20  # bytes: a status of 64 ranks with 32 KiB of traceback each fits twice
+MAX_MESSAGE = 4 << 20  # bytes: 64 tracebacks of 32 KiB each fit twice
+TRACEBACKS = 64  # of one message: the first to fail tell the most
 
 _PHASES = {
     RunPhase.NONE: pb.RUN_PHASE_UNSPECIFIED,
@@ -27,13 +31,13 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.NodeStatus:
         leader_epoch=epoch,
         generation=status.generation,
         phase=_PHASES[status.phase],
-        exits=[_pack_exit(e) for e in status.exits],
+        exits=_pack_exits(status.exits),
         store_port=status.store_port,
         leaving=status.leaving,
-        leaving_reason=status.leaving_reason,
+        leaving_reason=_sendable(status.leaving_reason),
         leaving_exit_code=status.leaving_exit_code,
         stop_job=status.stop_job,
-        start_error=status.start_error,
+        start_error=_sendable(status.start_error),
     )
 
 
@@ -57,22 +61,24 @@ def unpack_status(message: pb.NodeStatus) -> NodeStatus:
 
 def pack_command(command: Command, epoch: int) -> pb.Command:
     if isinstance(command, Start):
-        start = pb.Start(**{name: getattr(command, name) for name in Start.__slots__})
+        values = {name: getattr(command, name) for name in Start.__slots__}
+        start = pb.Start(**values | {"reason": _sendable(command.reason)})
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
-        abort = pb.Abort(generation=command.generation, code=command.code, reason=command.reason)
+        reason = _sendable(command.reason)
+        abort = pb.Abort(generation=command.generation, code=command.code, reason=reason)
         return pb.Command(leader_epoch=epoch, abort=abort)
     if isinstance(command, End):
-        failures = [pb.Failure(host=f.host, exit=_pack_exit(f.exit)) for f in command.failures[:64]]
+        failures = [pb.Failure(host=f.host, exit=_pack_exit(f.exit)) for f in command.failures[:TRACEBACKS]]
         end = pb.End(
             outcome=command.outcome,
             exit_code=command.exit_code,
             code=command.code,
-            reason=command.reason,
+            reason=_sendable(command.reason),
             failures=failures,
         )
         return pb.Command(leader_epoch=epoch, end=end)
-    return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=command.reason))
+    return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=_sendable(command.reason)))
 
 
 def unpack_command(message: pb.Command) -> Command:
@@ -91,9 +97,22 @@ def unpack_command(message: pb.Command) -> Command:
     raise ValueError(f"unknown command {kind}")
 
 
+def _pack_exits(exits: tuple[RankExit, ...]) -> list[pb.RankExit]:
+    """All ends; of the tracebacks the first ones, so that a node of many ranks is heard all the same."""
+    full = [_pack_exit(end) for end in exits[:TRACEBACKS]]
+    return full + [_pack_exit(replace(end, traceback="")) for end in exits[TRACEBACKS:]]
+
+
 def _pack_exit(end: RankExit) -> pb.RankExit:
-    return pb.RankExit(**{name: getattr(end, name) for name in RankExit.__slots__})
+    values: dict[str, Any] = {name: getattr(end, name) for name in RankExit.__slots__}
+    texts = {name: _sendable(value) for name, value in values.items() if isinstance(value, str)}
+    return pb.RankExit(**values | texts)
 
 
 def _unpack_exit(end: pb.RankExit) -> RankExit:
     return RankExit(**{name: getattr(end, name) for name in RankExit.__slots__})
+
+
+def _sendable(text: str) -> str:
+    """``text`` with what UTF-8 cannot hold escaped: a file's name or a worker's message may have lone surrogates."""
+    return text.encode(errors="backslashreplace").decode()

@@ -166,19 +166,22 @@ def _status(job: Job, status: NodeStatus, now: float) -> Job:
     view = job.nodes.get(status.node_id)
     if view is None:
         return job  # of a node that is fenced, or not yet seen: its stream is refused by the server
-    job = job.with_node(replace(view, status=status))
+    view = replace(view, status=status)
+    job = job.with_node(view)
     if job.phase.final:
         return job
-    if status.stop_job and job.verdict is not Phase.STOPPED:
+    if status.stop_job and job.verdict is None:
         reason = Reason("operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}")
         return _end(job, now, Phase.STOPPED, reason, status.leaving_exit_code or 130)
     if status.leaving and not job.nodes.keys() - {status.node_id} and job.phase is Phase.WAITING:
-        return _end(job, now, Phase.STOPPED, Reason("stopped", status.leaving_reason), status.leaving_exit_code)
+        return _end(job, now, Phase.STOPPED, Reason("stopped", _leaving_reason(view)), status.leaving_exit_code)
     if job.uncommitted or status.generation != job.generation or not (job.plan and job.plan.member(status.node_id)):
         return job
     known = {f.exit.rank for f in job.failures}
     failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
     job = replace(job, failures=(*job.failures, *failed))
+    if status.phase is RunPhase.SUCCEEDED:
+        job = replace(job, succeeded=job.succeeded | {status.node_id})
     if job.phase in (Phase.STARTING, Phase.RUNNING):
         return _member_status(job, view.node, status, now)
     if failed and job.reason.code == STOPPED_EARLY and job.verdict is None:
@@ -191,8 +194,6 @@ def _member_status(job: Job, node: Node, status: NodeStatus, now: float) -> Job:
         return _rank_failed(job, now)
     if status.start_error:
         return _abort(job, now, Reason("start_failed", f"{node.host}: {status.start_error}"))
-    if status.phase is RunPhase.SUCCEEDED:
-        return replace(job, succeeded=job.succeeded | {node.node_id})
     if status.phase in (RunPhase.STOPPED, RunPhase.STOPPING) and not status.leaving:
         return _abort(job, now, Reason(STOPPED_EARLY, f"node {node.host} had stopped its ranks"))
     return job
@@ -262,14 +263,22 @@ def _advance(job: Job, now: float) -> Job:
 
 def _follow(job: Job, now: float) -> Job:
     """A generation that starts or runs: has it started, ended well, or does the world change?"""
-    if all(m.node_id in job.succeeded for m in job.members):
-        return replace(job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now)
+    if _all_succeeded(job):
+        return _succeed(job, now)
     leaving = [v for v in _member_views(job) if v.status and v.status.leaving]
     if leaving:
         return _shrink(job, leaving[0], now)
     if job.phase is Phase.STARTING and all(_is_up(job, m.node_id) for m in job.members):
         job = replace(job, phase=Phase.RUNNING, since=now)
     return _grow(job, now)
+
+
+def _all_succeeded(job: Job) -> bool:
+    return bool(job.members) and all(m.node_id in job.succeeded for m in job.members)
+
+
+def _succeed(job: Job, now: float) -> Job:
+    return replace(job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now)
 
 
 def _is_up(job: Job, node_id: str) -> bool:
@@ -283,10 +292,10 @@ def _is_up(job: Job, node_id: str) -> bool:
 def _shrink(job: Job, view: NodeView, now: float) -> Job:
     status = view.status
     assert status is not None
-    rest = job.ready
+    rest = job.ready + len([v for v in job.nodes.values() if v.status is None])
     if rest >= job.policy.min_nodes:
         return _abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
-    text = status.leaving_reason or f"node {view.node.host} was asked to leave"
+    text = _leaving_reason(view)
     if job.policy.max_nodes > 1:
         text += f"; {rest} nodes would be left of at least {job.policy.min_nodes}"
     return _end(job, now, Phase.STOPPED, Reason("stopped", text), status.leaving_exit_code)
@@ -313,18 +322,23 @@ def _finish_abort(job: Job, now: float) -> Job:
         return job
     if job.verdict is not None:
         return replace(job, phase=job.verdict, since=now)
+    if _all_succeeded(job):
+        return _succeed(job, now)
     if not job.ready and not _unattached(job):
         return _last_node_gone(job, now)
     return replace(job, phase=Phase.WAITING, since=now, last_call=None)
 
 
 def _last_node_gone(job: Job, now: float) -> Job:
+    """Nobody is left to go on with: the job ends as its last nodes did."""
     for view in job.nodes.values():
         if view.status and view.status.start_error:
-            return replace(job, phase=Phase.FAILED, exit_code=EXIT_START_FAILED, since=now)
+            reason = Reason("start_failed", f"{view.node.host}: {view.status.start_error}")
+            return replace(job, phase=Phase.FAILED, reason=reason, exit_code=EXIT_START_FAILED, since=now)
         if view.status and view.status.leaving:
+            reason = Reason("stopped", _leaving_reason(view))
             code = view.status.leaving_exit_code
-            return replace(job, phase=Phase.STOPPED, exit_code=code, since=now)
+            return replace(job, phase=Phase.STOPPED, reason=reason, exit_code=code, since=now)
     return replace(job, phase=Phase.WAITING, since=now, last_call=None)
 
 
@@ -383,6 +397,11 @@ def _unattached(job: Job) -> bool:
 
 def _member_views(job: Job) -> list[NodeView]:
     return [job.nodes[m.node_id] for m in job.members if m.node_id in job.nodes]
+
+
+def _leaving_reason(view: NodeView) -> str:
+    told = view.status.leaving_reason if view.status else ""
+    return told or f"node {view.node.host} was asked to leave"
 
 
 def _signal_name(number: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from elaunch.controller.commands import Command
+from elaunch.controller.commands import Command, End
 
 
 @dataclass(slots=True)
@@ -30,11 +30,13 @@ class Outbox:
         self._news.set()
 
     async def next(self) -> Command | None:
-        """The next command to send, or None when the stream is to end."""
-        while not self.closed:
+        """The next command to send, or None when the stream is to end: never before the end of the job is told."""
+        while not self.closed or isinstance(self._command, End):
             if self._command is not None and self._command != self._sent:
                 self._sent = self._command
                 return self._command
+            if self.closed:
+                break
             self._news.clear()
             await self._news.wait()
         return None

@@ -23,7 +23,7 @@ from elaunch.rendezvous.methods import (
     STATUS,
     TXN,
 )
-from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, TxnResult
+from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, Txn, TxnResult
 from elaunch.rendezvous.transport import Transport, TryAgainError
 from elaunch.rendezvous.waiting import within
 from elaunch.rendezvous.watch import prefix_range, watch, write
@@ -85,10 +85,15 @@ class EtcdStore:
     async def delete(self, key: str, *, prefix: bool = False) -> None:
         await self._transport.call(DELETE_RANGE, _delete(Delete(key, prefix)))
 
-    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
-        request = pb.TxnRequest(compare=map(_compare, compares), success=map(_operation, ops))
+    async def txn(
+        self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None
+    ) -> TxnResult:
+        request = _transaction(compares, ops)
+        if otherwise is not None:
+            request.failure.add(request_txn=_transaction(otherwise.compares, otherwise.ops))
         answer = await self._transport.call_once(TXN, request)
-        return TxnResult(answer.succeeded, answer.header.revision)
+        second = otherwise is not None and not answer.succeeded and answer.responses[0].response_txn.succeeded
+        return TxnResult(answer.succeeded, answer.header.revision, second)
 
     async def watch(self, prefix: str, *, start_revision: int) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
         async with aclosing(watch(self._transport, prefix, start_revision)) as batches:
@@ -145,6 +150,10 @@ def _key_value(kv: pb.KeyValue) -> KeyValue:
 
 def _change(event: pb.Event) -> Change:
     return Change(_key_value(event.kv), event.type == pb.Event.DELETE)
+
+
+def _transaction(compares: Sequence[Compare], ops: Sequence[Op]) -> pb.TxnRequest:
+    return pb.TxnRequest(compare=map(_compare, compares), success=map(_operation, ops))
 
 
 def _compare(compare: Compare) -> pb.Compare:

@@ -8,7 +8,7 @@ from typing import Any
 from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec, decode, encode
-from elaunch.rendezvous.store import Compare, Field, Op, Put, Store, absent
+from elaunch.rendezvous.store import Compare, Field, Op, Put, Store, Txn, absent
 
 _ATTEMPTS = 50
 _OPTION = {
@@ -28,13 +28,13 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
     """
     put_node = Put(keys.node(node.node_id), encode(node), lease)
     put_spec = Put(keys.spec, encode(spec))
-    agreed = [Compare(keys.spec, Field.VALUE, put_spec.value)]
-    if await _try(store, agreed, [put_node]):
-        return False
-    if await _try(store, [absent(keys.spec)], [put_spec, put_node]):
-        return True
-    if await _try(store, agreed, [put_node]):
-        return False
+    try:
+        agreed = [Compare(keys.spec, Field.VALUE, put_spec.value)]
+        result = await store.txn(agreed, [put_node], otherwise=Txn([absent(keys.spec)], [put_spec, put_node]))
+        if result.succeeded or result.otherwise:
+            return result.otherwise
+    except AmbiguousError:
+        pass  # whatever was applied may be applied again
     for _ in range(_ATTEMPTS):
         found = await store.get(keys.spec)
         if found is None:

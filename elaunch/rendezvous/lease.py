@@ -49,10 +49,11 @@ class Lease:
 
     async def keep(self) -> NoReturn:
         """Renew every third of the time. Raises LeaseLostError when the lease ended, or can at any moment."""
-        last_error = ""
+        renewed, last_error = True, ""  # by the grant
         while True:
+            pause = self.ttl / 3 - (self.clock.monotonic() - (self.deadline - self.ttl)) if renewed else _RETRY
+            await asyncio.sleep(max(0.0, min(pause, self.left)))
             renewed, last_error = await self._renew(last_error)
-            await asyncio.sleep(max(0.0, min(self.ttl / 3 if renewed else _RETRY, self.left)))
 
     async def _renew(self, last_error: str) -> tuple[bool, str]:
         left = self.left

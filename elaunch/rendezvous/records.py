@@ -156,7 +156,7 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
     known = {f.name for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
     values = {name: value for name, value in data.items() if name in known}
     if kind in (Plan, State):
-        values["reason"] = Reason(**values["reason"])
+        values["reason"] = _build(Reason, values["reason"])
     if kind is Plan:
         values["members"] = tuple(_build(Member, m) for m in values["members"])
     if kind is State:

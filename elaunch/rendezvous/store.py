@@ -82,11 +82,23 @@ Op = Put | Delete
 
 
 @dataclass(frozen=True, slots=True)
+class Txn:
+    """Operations that are applied if all conditions hold."""
+
+    compares: Sequence[Compare]
+    ops: Sequence[Op]
+
+
+@dataclass(frozen=True, slots=True)
 class TxnResult:
-    """Whether the conditions held (then the operations were applied), and the store's revision."""
+    """Whether the conditions held (then the operations were applied), and the store's revision.
+
+    ``otherwise`` is whether those of the alternative held, where there was one and it came to it.
+    """
 
     succeeded: bool
     revision: int
+    otherwise: bool = False
 
 
 class Store(Protocol):
@@ -107,8 +119,10 @@ class Store(Protocol):
 
     async def delete(self, key: str, *, prefix: bool = False) -> None: ...
 
-    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
-        """Apply all ``ops`` if all ``compares`` hold, else nothing.
+    async def txn(
+        self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None
+    ) -> TxnResult:
+        """Apply all ``ops`` if all ``compares`` hold, else try ``otherwise``, in one atomic step.
 
         Raises :class:`elaunch.errors.AmbiguousError` if the answer was lost after the request was sent; see
         :func:`elaunch.rendezvous.fence.commit` for how that is resolved.

@@ -207,6 +207,11 @@ class Transport:
         async def attempt() -> A:
             return await once(self.endpoint)
 
+        try:
+            return await attempt()  # nearly always the only one: the machinery of retries costs more than the call
+        except TryAgainError:
+            pass
+        left = deadline - (self.clock.monotonic() - began)
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(TryAgainError),
             wait=tenacity.wait_random_exponential(multiplier=0.02, max=0.5),
@@ -214,7 +219,7 @@ class Transport:
             sleep=asyncio.sleep,
         )
         try:
-            return await within(deadline if interrupt else None, retrying(attempt))
+            return await within(max(0.0, left) if interrupt else None, retrying(attempt))
         except (tenacity.RetryError, asyncio.TimeoutError):
             raise EtcdLostError(self.lost(what, self.clock.monotonic() - began)) from None
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from elaunch.clock import Clock, SystemClock
 from elaunch.errors import CompactedError, LeaseLostError
-from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, TxnResult
+from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, Txn, TxnResult
 
 
 class MemoryStore:
@@ -38,10 +38,15 @@ class MemoryStore:
     async def delete(self, key: str, *, prefix: bool = False) -> None:
         await self.txn([], [Delete(key, prefix)])
 
-    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
+    async def txn(
+        self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None
+    ) -> TxnResult:
         self._expire()
         if not all(self._holds(compare) for compare in compares):
-            return TxnResult(False, self._revision)
+            if otherwise is None:
+                return TxnResult(False, self._revision)
+            second = await self.txn(otherwise.compares, otherwise.ops)
+            return TxnResult(False, second.revision, second.succeeded)
         for op in ops:
             if isinstance(op, Put) and op.lease and op.lease not in self._leases:
                 raise LeaseLostError(f"no lease {op.lease}")

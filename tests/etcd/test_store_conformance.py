@@ -13,7 +13,7 @@ from elaunch.errors import CompactedError, LeaseLostError
 from elaunch.proto.etcd.v3 import rpc_pb2 as pb
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.methods import COMPACT
-from elaunch.rendezvous.store import Change, Compare, Delete, Field, Put, Store, absent
+from elaunch.rendezvous.store import Change, Compare, Delete, Field, Put, Store, Txn, TxnResult, absent
 from tests.etcd.memory_store import MemoryStore
 from tests.etcd.running import run
 from tests.etcd.servers import Member
@@ -246,3 +246,24 @@ def test_one_process_may_have_many_watches(etcd: Member) -> None:
             await store.close()
 
     run(body())
+
+
+def test_an_alternative_is_tried_in_the_same_step(check) -> None:
+    async def test(store: Store, prefix: str) -> None:
+        async def attempt() -> TxnResult:
+            agreed = [Compare(prefix + "spec", Field.VALUE, b"mine")]
+            first = Txn([absent(prefix + "spec")], [Put(prefix + "spec", b"mine"), Put(prefix + "a", b"1")])
+            return await store.txn(agreed, [Put(prefix + "a", b"2")], otherwise=first)
+
+        result = await attempt()
+        assert (result.succeeded, result.otherwise) == (False, True)
+        assert (await store.get(prefix + "a")).value == b"1"
+        result = await attempt()
+        assert (result.succeeded, result.otherwise) == (True, False)
+        assert (await store.get(prefix + "a")).value == b"2"
+        await store.put(prefix + "spec", b"theirs")
+        result = await attempt()
+        assert (result.succeeded, result.otherwise) == (False, False)
+        assert (await store.get(prefix + "a")).value == b"2"
+
+    check(test)

@@ -1,7 +1,7 @@
 """A world around the job's state machine: agents, a leader, an etcd and wires that are as slow as a test wants.
 
-The agents obey as ``elaunch/agent/group.py`` does, the leader writes as ``elaunch/controller/leader.py`` does. Each step
-is so small that a fault fits between any two. What architecture.md promises is checked where it could be broken.
+The agents obey as ``elaunch/agent/group.py`` does, the leader writes as ``elaunch/controller/leader.py`` does. Each
+step is so small that a fault fits between any two. What architecture.md promises is checked where it could be broken.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class Agent:
         )
         self.world.etcd.put_node(node)
         self.term = None
+        self.wire_down = []
         self.update(node_id=self.node_id, generation=0, phase=RunPhase.NONE, exits=())
 
     def update(self, **changes: object) -> None:
@@ -185,7 +186,6 @@ class Agent:
         self._kill()
         self.alive = False
         self.world.etcd.drop_node(self.node_id)
-        self.world.told(self)
 
     def rank_ends(self, rank: int, code: int) -> None:
         """A rank ends by itself. While the group stops it, or the node leaves, that is no news."""
@@ -249,10 +249,13 @@ class Term:
         self.world.check_plan(job.plan, job)
         self.world.etcd.plans[job.plan.generation] = encode(job.plan)
         self.persist()
+        self.world.restart_count = job.plan.restart_count
 
     def persist(self) -> None:
         if self.job.phase.final:
             self.world.check_final(self.job)
+        elif (state := self.world.state) and state.phase.final:
+            self.world.restart_count = 0  # the job was started again
         self.written = self.job.state
         self.world.etcd.state = encode(self.job.state)
 
@@ -275,7 +278,7 @@ class World:
         self.epoch = 0
         self.failed: dict[int, set[int]] = {}
         self.succeeded: set[tuple[int, str]] = set()
-        self.outcomes: list[End] = []
+        self.restart_count = 0
 
     # --- what a test does ---------------------------------------------------------------------------------------
 
@@ -345,6 +348,10 @@ class World:
         command = self.term.command(agent)
         if command is None or command == agent.sent:
             return False
+        if isinstance(command, End) and command.code not in ("node_left", "start_failed"):
+            state = self.state
+            assert state is not None
+            assert state.phase.final, "the end was told before it stood in etcd"
         agent.sent = command
         agent.wire_down.append(command)
         return True
@@ -457,9 +464,31 @@ class World:
             for member in after.plan.members:
                 assert after.nodes[member.node_id].eligible
                 assert after.nodes[member.node_id].at_rest(0)
+            assert not self.has_succeeded(before, after), "a job that had succeeded was started again"
+        self.check_end(before, after)
         for view in after.nodes.values():
             command = command_for(after, view)
             assert not (after.uncommitted and isinstance(command, Start))
+
+    def check_end(self, before: Job, after: Job) -> None:
+        """The first verdict stays, but that of ranks which failed because their node did."""
+        if after.verdict is not before.verdict and before.verdict is not None:
+            assert before.verdict is Phase.FAILED
+            assert (before.reason.code, after.reason.code) == ("rank_failed", "node_lost")
+        stopped = after.reason.code == "stopped" and before.reason.code != "stopped"
+        if stopped and before.phase is not Phase.WAITING:
+            could_stay = [v for v in after.nodes.values() if v.status is None or v.eligible]
+            assert len(could_stay) < self.policy.min_nodes, "stopped with enough nodes left"
+
+    def has_succeeded(self, before: Job, after: Job) -> bool:
+        """Whether the leader had heard that every rank of the generation before ended with 0."""
+
+        def good(node_id: str) -> bool:
+            status = after.nodes[node_id].status if node_id in after.nodes else None
+            told = status is not None and status.phase is RunPhase.SUCCEEDED
+            return node_id in before.succeeded or (told and status.generation == before.generation)
+
+        return before.plan is not None and all(good(m.node_id) for m in before.plan.members)
 
     def check_plan(self, plan: Plan, job: Job) -> None:
         earlier = self.plan(max(self.etcd.plans, default=0))
@@ -478,8 +507,7 @@ class World:
             self._check_survivors(plan, earlier)
 
     def _check_restarts(self, plan: Plan, earlier: Plan | None) -> None:
-        state = self.state
-        before = 0 if earlier is None or (state and state.phase.final) else earlier.restart_count
+        before = 0 if (state := self.state) and state.phase.final else self.restart_count
         assert before <= plan.restart_count <= before + 1
         if plan.restart_count > before:
             assert earlier is not None
@@ -512,12 +540,3 @@ class World:
             assert job.exit_code == EXIT_JOIN_TIMEOUT
         else:
             assert job.exit_code != 0
-
-    def told(self, agent: Agent) -> None:
-        end = agent.ended
-        assert end is not None
-        self.outcomes.append(end)
-        if end.outcome in ("succeeded", "stopped") or (end.outcome == "failed" and end.code != "start_failed"):
-            state = self.state
-            assert state is not None
-            assert state.phase.final, "the end was told before it stood in etcd"

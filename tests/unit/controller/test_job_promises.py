@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from random import Random
+
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -256,9 +260,67 @@ class JobMachine(RuleBasedStateMachine):
 
 
 JobMachine.TestCase.settings = settings(
-    max_examples=200,
-    stateful_step_count=60,
+    max_examples=120,
+    stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-TestJob = JobMachine.TestCase
+TestJob = pytest.mark.slow(JobMachine.TestCase)
+
+
+def one_of(*choices: object) -> Callable[[Random], object]:
+    return lambda random: random.choice(choices)
+
+
+ANYONE = one_of(*range(100))
+EITHER = one_of(False, True)
+SELDOM = one_of(False, False, False, False, True)
+WIRES: dict[str, tuple[Callable[[Random], object], ...]] = {
+    "elect": (ANYONE,),
+    "attach": (ANYONE,),
+    "see_nodes": (),
+    "send_up": (ANYONE, EITHER, SELDOM),
+    "send_down": (ANYONE,),
+    "deliver": (ANYONE,),
+    "act": (ANYONE,),
+    "commit": (one_of(True, True, True, True, False),),
+    "persist": (),
+    "quiet_rounds": (one_of(1, 2, 3),),
+    "pass_time": (one_of(0.3, 1.0, 5.0, 31.0),),
+}
+FAULTS: dict[str, tuple[Callable[[Random], object], ...]] = {
+    "node_comes": (one_of(1, 2), SELDOM),
+    "node_dies": (ANYONE, EITHER),
+    "node_freezes": (ANYONE,),
+    "lease_expires": (ANYONE,),
+    "node_wakes": (ANYONE,),
+    "lease_is_lost": (ANYONE,),
+    "leader_changes": (ANYONE,),
+    "node_is_signalled": (ANYONE, SELDOM),
+    "node_leaves_alone": (ANYONE,),
+    "rank_fails": (ANYONE, one_of(1, 7, -9)),
+    "ranks_succeed": (ANYONE, EITHER),
+    "all_start_again": (one_of(1, 2, 3, 4),),
+    "calm": (),
+}
+
+
+def walk(seed: int, fault_rate: float) -> None:
+    random = Random(seed)
+    machine = JobMachine.__new__(JobMachine)  # the rules alone, without Hypothesis
+    nodes = random.choice([(1, 1), (2, 2), (1, 2), (2, 4), (4, 4), (1, 3)])
+    machine.begin(nodes, random.randint(0, 3), random.randint(-1, 1), random.random() < 0.6)
+    for _ in range(random.randint(10, 150)):
+        rules = FAULTS if random.random() < fault_rate else WIRES
+        name = random.choice(list(rules))
+        getattr(machine, name)(*(make(random) for make in rules[name]))
+        machine.world.check_one_generation()
+    machine.end()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault_rate", [0.05, 0.2, 0.4])
+def test_random_walks(fault_rate: float) -> None:
+    """Far more ways than Hypothesis walks in the same time: what fails here, its shrinking may make shorter."""
+    for seed in range(700):
+        walk(seed, fault_rate)

@@ -1,0 +1,103 @@
+"""What goes over the control stream comes out as it went in."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elaunch.controller.commands import Abort, Command, End, Start, Wait
+from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
+from elaunch.controller.messages import MAX_MESSAGE, pack_command, pack_status, unpack_command, unpack_status
+from elaunch.proto.elaunch.v1 import control_pb2 as pb
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+exits = st.builds(RankExit, int32, int32, int64, int32, st.floats(allow_nan=False), text, text, text)
+statuses = st.builds(
+    NodeStatus,
+    text,
+    int64,
+    st.sampled_from(RunPhase),
+    st.lists(exits, max_size=3).map(tuple),
+    int32,
+    st.booleans(),
+    text,
+    int32,
+    st.booleans(),
+    text,
+)
+failures = st.lists(st.builds(Failure, text, exits), max_size=3).map(tuple)
+commands: st.SearchStrategy[Command] = st.one_of(
+    st.builds(Start, int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text),
+    st.builds(Abort, int64, text, text),
+    st.builds(End, text, int32, text, text, failures),
+    st.builds(Wait, text),
+)
+
+
+@given(statuses, int64)
+def test_a_status_survives_the_wire(status: NodeStatus, epoch: int) -> None:
+    message = pb.NodeStatus.FromString(pack_status(status, epoch).SerializeToString())
+    assert unpack_status(message) == status
+    assert message.leader_epoch == epoch
+
+
+@given(commands, int64)
+def test_a_command_survives_the_wire(command: Command, epoch: int) -> None:
+    message = pb.Command.FromString(pack_command(command, epoch).SerializeToString())
+    assert unpack_command(message) == command
+    assert message.leader_epoch == epoch
+
+
+@given(st.binary(max_size=60))
+def test_malformed_bytes_are_refused_or_mean_something(value: bytes) -> None:
+    for kind, unpack in ((pb.NodeStatus, unpack_status), (pb.Command, unpack_command)):
+        try:
+            unpack(kind.FromString(value))  # type: ignore[attr-defined, operator]
+        except (DecodeError, ValueError):
+            continue
+
+
+def test_an_unknown_phase_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown run phase 99"):
+        unpack_status(pb.NodeStatus(node_id="n0", phase=99))  # type: ignore[arg-type]
+
+
+def test_an_empty_command_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown command None"):
+        unpack_command(pb.Command(leader_epoch=1))
+
+
+def test_a_newer_release_may_say_more() -> None:
+    later = pb.NodeStatus(node_id="n0", generation=3).SerializeToString() + b"\xa2\x06\x03abc"
+    assert unpack_status(pb.NodeStatus.FromString(later)) == NodeStatus("n0", 3)
+
+
+@given(st.text(st.sampled_from("a\u00e9\ud800\udcff\U0001f600\0"), max_size=10))
+def test_text_that_is_no_unicode_is_told_all_the_same(odd: str) -> None:
+    """A file name or a worker's error may hold what UTF-8 cannot: it must not keep the news from arriving."""
+    end = RankExit(0, 1, 2, 3, 0.0, odd, odd, odd)
+    status = NodeStatus("n0", 1, RunPhase.FAILED, (end,), leaving_reason=odd, start_error=odd)
+    back = unpack_status(pb.NodeStatus.FromString(pack_status(status, 1).SerializeToString()))
+    assert back.exits[0].exit_code == 3
+    for command in (Abort(1, "x", odd), End("failed", 1, "x", odd, (Failure("h", end),)), Wait(odd)):
+        assert type(unpack_command(pack_command(command, 1))) is type(command)
+
+
+def test_a_status_of_many_failed_ranks_fits_into_a_message() -> None:
+    ends = tuple(RankExit(i, i, i, 1, 0.0, "/tmp/e", "m", "x" * (32 << 10)) for i in range(512))
+    message = pack_status(NodeStatus("n0", 1, RunPhase.FAILED, ends), 1)
+    assert message.ByteSize() < MAX_MESSAGE
+    back = unpack_status(message)
+    assert len(back.exits) == 512
+    assert back.exits[0] == ends[0]
+    assert back.exits[511].exit_code == 1
+
+
+def test_an_end_of_many_failed_ranks_fits_into_a_message() -> None:
+    end = RankExit(0, 0, 1, 1, 0.0, "/tmp/e", "m", "x" * (32 << 10))
+    command = End("failed", 1, "rank_failed", "r", (Failure("h", end),) * 1000)
+    assert pack_command(command, 1).ByteSize() < MAX_MESSAGE

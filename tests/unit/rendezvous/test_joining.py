@@ -1,0 +1,166 @@
+"""How nodes agree on a job's spec when they join."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
+from elaunch.rendezvous.joining import join
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Node, Spec, decode, encode
+from elaunch.rendezvous.store import Compare, Op, Put, TxnResult
+from tests.etcd.memory_store import MemoryStore
+
+KEYS = JobKeys("job")
+SPEC = Spec(1, 4, 3, {"default": {"nproc": 2, "program": "train.py"}})
+
+
+class Lossy(MemoryStore):
+    """Loses the answers to the first ``lost`` transactions, applied or not."""
+
+    def __init__(self, lost: int, *, applied: bool) -> None:
+        super().__init__()
+        self.lost, self.applied = lost, applied
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
+        if self.lost:
+            self.lost -= 1
+            if self.applied:
+                await super().txn(compares, ops)
+            raise AmbiguousError("the answer was lost")
+        return await super().txn(compares, ops)
+
+
+def make_node(number: int, role: str = "default") -> Node:
+    return Node(f"n{number}", f"h{number}", "10.0.0.1", 2, 1000, "10.0.0.1:1", role=role)
+
+
+async def enter(store: MemoryStore, number: int, spec: Spec = SPEC, role: str = "default") -> int:
+    lease = await store.grant(60)
+    await join(store, KEYS, spec, make_node(number, role), lease)
+    return lease
+
+
+async def spec_of(store: MemoryStore) -> Spec:
+    found = await store.get(KEYS.spec)
+    assert found is not None
+    return decode(Spec, found.value)
+
+
+async def node_ids(store: MemoryStore) -> list[str]:
+    return [kv.key.removeprefix(KEYS.nodes) for kv in (await store.list(KEYS.nodes)).items]
+
+
+def test_the_first_node_writes_the_spec() -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        lease = await enter(store, 0)
+        assert await spec_of(store) == SPEC
+        found = await store.get(KEYS.node("n0"))
+        assert found is not None
+        assert (decode(Node, found.value), found.lease) == (make_node(0), lease)
+
+    asyncio.run(run())
+
+
+def test_others_join_where_they_agree() -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await asyncio.gather(*(enter(store, number) for number in range(5)))
+        assert await node_ids(store) == ["n0", "n1", "n2", "n3", "n4"]
+        spec = await store.get(KEYS.spec)
+        assert spec is not None
+        assert spec.create_revision == spec.mod_revision
+
+    asyncio.run(run())
+
+
+def test_roles_are_added() -> None:
+    reader = replace(SPEC, roles={"reader": {"nproc": 1, "program": "read.py"}})
+
+    async def run() -> None:
+        store = MemoryStore()
+        await enter(store, 0)
+        await enter(store, 1, reader, "reader")
+        await enter(store, 2)
+        assert (await spec_of(store)).roles == {**SPEC.roles, **reader.roles}
+        assert len(await node_ids(store)) == 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("ours", "told"),
+    [
+        (replace(SPEC, max_nodes=5), "--nnodes is 5 here and 4 in the job"),
+        (replace(SPEC, min_nodes=2), "--nnodes is 2 here and 1 in the job"),
+        (replace(SPEC, max_restarts=0), "--max-restarts is 0 here and 3 in the job"),
+        (
+            replace(SPEC, roles={"default": {"nproc": 8, "program": "train.py"}}),
+            "--nproc-per-node is 8 here and 2 in the job",
+        ),
+        (
+            replace(SPEC, roles={"default": {"nproc": 2, "program": "test.py"}}),
+            "the program is 'test.py' here and 'train.py' in the job",
+        ),
+    ],
+)
+def test_a_difference_is_refused_and_shown(ours: Spec, told: str) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await enter(store, 0)
+        with pytest.raises(SpecMismatchError) as refused:
+            await enter(store, 1, ours)
+        assert told in str(refused.value)
+        assert "h1 does not fit job 'job'" in str(refused.value)
+        assert await node_ids(store) == ["n0"]
+        assert await spec_of(store) == SPEC
+
+    asyncio.run(run())
+
+
+def test_a_spec_of_which_no_node_lives_is_replaced() -> None:
+    ours = replace(SPEC, max_nodes=5)
+
+    async def run() -> None:
+        store = MemoryStore()
+        await store.revoke(await enter(store, 0))
+        await enter(store, 1, ours)
+        assert await spec_of(store) == ours
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("lost", [1, 2, 3, 5])
+def test_lost_answers_do_no_harm(lost: int, applied: bool) -> None:
+    async def run() -> None:
+        store = Lossy(lost, applied=applied)
+        await enter(store, 0)
+        store.lost = lost
+        await enter(store, 1)
+        assert (await node_ids(store), await spec_of(store)) == (["n0", "n1"], SPEC)
+
+    asyncio.run(run())
+
+
+def test_a_spec_that_keeps_changing_is_given_up() -> None:
+    class Restless(MemoryStore):
+        async def get(self, key: str) -> Any:
+            found = await super().get(key)
+            if key == KEYS.spec:
+                await super().txn([], [Put(KEYS.spec, encode(replace(SPEC, roles={})))])
+            return found
+
+    async def run() -> None:
+        store = Restless()
+        await store.put(KEYS.spec, encode(replace(SPEC, roles={})))
+        with pytest.raises(RendezvousError, match="changed 50 times while joining"):
+            await enter(store, 0)
+
+    asyncio.run(run())

@@ -1,0 +1,82 @@
+"""What is written to etcd is read back, by an older and a newer release too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elaunch.rendezvous.records import Leader, Member, Node, Phase, Plan, Reason, Spec, State, decode, encode
+
+text = st.text(max_size=12)
+number = st.integers(-1, 2**31)
+reasons = st.builds(Reason, text, text)
+nodes = st.builds(Node, text, text, text, number, number, text, number, text, number, text, number)
+members = st.builds(Member, text, text, number, number, number, text, number, number)
+plans = st.builds(Plan, number, number, reasons, st.lists(members, max_size=4).map(tuple), number, text, text, number)
+states = st.builds(State, st.sampled_from(Phase), number, number, reasons, number, text, st.booleans(), number)
+roles = st.dictionaries(text, st.dictionaries(text, number | text, max_size=3), max_size=3)
+specs = st.builds(Spec, number, number, number, roles)
+leaders = st.builds(Leader, text, text, text)
+records = st.one_of(nodes, members, plans, states, specs, leaders)
+
+
+@given(records)
+def test_a_record_is_read_back(record: Any) -> None:
+    assert decode(type(record), encode(record)) == record
+
+
+@given(records)
+def test_members_of_a_newer_release_are_ignored(record: Any) -> None:
+    data = json.loads(encode(record))
+    data["flavour"] = [1]
+    for inner in data.values():
+        if isinstance(inner, dict) and not isinstance(record, Spec):
+            inner["flavour"] = 1
+    for member in data.get("members", ()):
+        member["flavour"] = {}
+    assert decode(type(record), json.dumps(data).encode()) == record
+
+
+def test_members_that_an_older_release_does_not_write_have_defaults() -> None:
+    old = b'{"phase":"running","generation":3,"restart_count":1,"reason":{"code":"a","text":"b"}}'
+    assert decode(State, old) == State(Phase.RUNNING, 3, 1, Reason("a", "b"))
+
+
+@pytest.mark.parametrize("kind", [Node, Plan, State, Spec, Leader])
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\xff\xfe", b"null", b"7", b"[]", b'"x"', b"{}", b'{"reason":1}', b'{"phase":"odd","reason":{}}', b"{"],
+)
+def test_what_is_no_record_is_refused(kind: type[Any], value: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the texts are json's or ours
+        decode(kind, value)
+
+
+def test_a_record_is_json_that_an_operator_can_read() -> None:
+    plan = Plan(1, 0, Reason("start", "the job starts"), (), 0, "n0", "10.0.0.1", 5)
+    assert json.loads(encode(plan)) == {
+        "generation": 1,
+        "restart_count": 0,
+        "reason": {"code": "start", "text": "the job starts"},
+        "members": [],
+        "world_size": 0,
+        "store_node": "n0",
+        "store_address": "10.0.0.1",
+        "store_port": 5,
+    }
+
+
+def test_a_plan_knows_its_members() -> None:
+    member = Member("n0", "h0", 2, 0, 0, "default", 0, 2)
+    plan = Plan(1, 0, Reason("start", "x"), (member,), 2, "n0", "10.0.0.1", 5)
+    assert plan.member("n0") == member
+    assert plan.member("n1") is None
+    assert decode(Plan, encode(plan)).member("n0") == member
+
+
+def test_final_phases() -> None:
+    assert {p for p in Phase if p.final} == {Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED}
