@@ -36,9 +36,7 @@ async def _nothing(_: float | None) -> None:
 class SimulatedAgent:
     """Joins, takes what it is told to start, and says that it runs."""
 
-    def __init__(
-        self, store: EtcdStore, keys: JobKeys, total: int, server: ControlServer, control: str
-    ) -> None:
+    def __init__(self, store: EtcdStore, keys: JobKeys, total: int, server: ControlServer, control: str) -> None:
         self.started: asyncio.Future[tuple[float, Start]] = asyncio.get_running_loop().create_future()
         self._board = StatusBoard()
         node = Node(new_node_id(), f"host{os.getpid()}", "127.0.0.1", SLOTS, 1, control)

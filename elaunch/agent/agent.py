@@ -141,13 +141,13 @@ class Agent:
             node_rank=options.node_rank,
             version=__version__,
         )
-        self._board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=())
+        self._board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), start_error="")
         membership = Membership(self._site, node)
         self._signals.attach(membership, self._board, self._group, self._options.shutdown_timeout)
         return asyncio.create_task(membership.run())
 
     async def _stop_ranks(self, grace: float | None) -> None:
-        await self._group.halt(grace=grace)
+        await self._group.leave(grace=grace)
         if grace == 0.0:
             self._page.clear()
 

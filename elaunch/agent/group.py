@@ -62,6 +62,7 @@ class Group:
         self._running: Start | None = None
         self._logs: Logs | None = None
         self._alive: set[int] = set()
+        self._lock = asyncio.Lock()  # held while ranks are started or stopped
         self._listener = listen()
         self.stop_signal: signal.Signals = signal.SIGTERM
         board.update(store_port=self.store_port)
@@ -93,8 +94,18 @@ class Group:
             exits.cancel()
             await asyncio.gather(exits, return_exceptions=True)
 
-    async def halt(self, *, grace: float | None = None) -> None:
-        """Stop every process of the generation; returns when they are gone. What ended before keeps its report."""
+    async def leave(self, *, grace: float | None = None) -> None:
+        """Whatever was wanted is not wanted any more: stop every process, and return when all are gone.
+
+        ``grace`` in seconds, the usual one where None; it also shortens that of a stop that goes on already.
+        """
+        self._wanted = None
+        self._news.set()
+        await self._stop(grace)
+        async with self._lock:  # a start that was on its way may have come through meanwhile
+            await self._halt(grace)
+
+    async def _halt(self, grace: float | None = None) -> None:
         self._alive.clear()
         if not self._board.now.phase.at_rest:
             self._board.update(phase=RunPhase.STOPPING)
@@ -102,12 +113,15 @@ class Group:
 
     async def _clear(self, grace: float | None = None) -> None:
         """End every process that is left of the generation, and show the rest of its output."""
-        if not self._spawner.lost.is_set():
-            await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+        await self._stop(grace)
         if self._logs is not None:
             logs, self._logs = self._logs, None
             await logs.close()
         self._running = None
+
+    async def _stop(self, grace: float | None) -> None:
+        if not self._spawner.lost.is_set():
+            await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
 
     async def signal(self, signum: signal.Signals) -> None:
         """Pass a signal on to every rank; nothing else follows from it."""
@@ -132,13 +146,15 @@ class Group:
             return
         if self._running is not None:
             self._log.info("aborting", generation=command.generation, reason=command.reason)
-        exits = board.now.exits if board.now.generation == command.generation else ()
-        await self.halt()
-        self._highest = command.generation
-        board.update(generation=command.generation, phase=RunPhase.STOPPED, exits=exits)
+        async with self._lock:
+            exits = board.now.exits if board.now.generation == command.generation else ()
+            await self._halt()
+            self._highest = command.generation
+            board.update(generation=command.generation, phase=RunPhase.STOPPED, exits=exits)
 
     async def _start(self, start: Start) -> None:
-        await self.halt()
+        async with self._lock:
+            await self._halt()
         self._highest = start.generation
         self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=())
         self._log.info(
@@ -152,12 +168,18 @@ class Group:
         try:
             if not await self._ready(start):
                 return
-            await self._spawn(start)
+            async with self._lock:
+                if self._wanted == start:
+                    await self._spawn(start)
         except (StartError, OSError) as error:
-            if self._spawner.lost.is_set() and self._alive:
-                return  # told as the exit of the ranks
-            self._log.error("start_failed", generation=start.generation, reason=str(error))
-            await self.halt(grace=0)
+            await self._start_failed(start, error)
+
+    async def _start_failed(self, start: Start, error: Exception) -> None:
+        if self._spawner.lost.is_set() and self._alive:
+            return  # told as the exit of the ranks
+        self._log.error("start_failed", generation=start.generation, reason=str(error))
+        async with self._lock:
+            await self._halt(grace=0)
             self._board.update(phase=RunPhase.STOPPED, start_error=str(error))
 
     async def _ready(self, start: Start) -> bool:
@@ -215,7 +237,7 @@ class Group:
             await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time()))
 
     async def _exited(self, end: Exit) -> None:
-        """An exit that we brought about ourselves is no news; the last of the others that are good ends the run well."""
+        """An exit that we brought about is no news; the last of the others ends the run well if all were good."""
         start = self._running
         if start is None or end.local_rank not in self._alive or self._board.now.leaving:
             return
@@ -236,6 +258,12 @@ class Group:
         elif self._alive - {STORE}:
             self._board.update(exits=exits)
         else:
+            await self._succeeded(start, exits)
+
+    async def _succeeded(self, start: Start, exits: tuple[RankExit, ...]) -> None:
+        async with self._lock:
+            if self._running is not start:
+                return  # stopped meanwhile
             self._alive.clear()
             await self._clear()
             self._board.update(phase=RunPhase.SUCCEEDED, exits=exits)

@@ -18,7 +18,7 @@ from elaunch.controller.commands import Command, End
 from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
 from elaunch.controller.server import ControlServer
-from elaunch.errors import AmbiguousError, DeposedError, ElaunchError, EtcdLostError
+from elaunch.errors import AmbiguousError, ConflictError, DeposedError, ElaunchError, EtcdLostError, LeaseLostError
 from elaunch.rendezvous.election import Election, Leadership
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
@@ -26,6 +26,7 @@ from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Leader, Node, Spec
 from elaunch.rendezvous.store import Store
 
+UNREACHABLE = 2  # leases: for so long a leader that lives may be out of reach
 RETRY_STREAM = 0.1  # seconds between two streams to the same leader
 CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
 
@@ -104,7 +105,7 @@ class Membership:
         try:
             end = await _beside(tasks, self._end)
             await _beside(tasks, asyncio.ensure_future(self._site.stop_ranks(None)))
-            if self._leading is not None and end.outcome != "left":
+            if self._leading is not None and self._leading.job.phase.final:
                 await asyncio.wait([leading], timeout=self._site.close_timeout)
             return end
         finally:
@@ -141,7 +142,7 @@ class Membership:
                 try:
                     await term.run()
                     return True
-                except (EtcdLostError, AmbiguousError) as error:
+                except (EtcdLostError, AmbiguousError, ConflictError) as error:
                     self._log.warning("etcd_unreachable", reason=str(error))
         finally:
             site.server.pause()
@@ -157,19 +158,43 @@ class Membership:
 
     async def _follow_leaders(self, election: Election) -> None:
         talk: asyncio.Task[None] | None = None
+        looking = asyncio.current_task()
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and task.exception() is not None and looking is not None:
+                looking.cancel()
+
         try:
             async for current in election.observe():
                 await _cancelled(talk)
-                talk = asyncio.create_task(self._talk(*current)) if current is not None else None
+                talk = None
+                if current is not None:
+                    talk = asyncio.create_task(self._talk(*current))
+                    talk.add_done_callback(ended)
+        except asyncio.CancelledError:
+            if talk is not None and talk.done() and not talk.cancelled():
+                talk.result()
+            raise
         finally:
             await _cancelled(talk)
 
     async def _talk(self, epoch: int, leader: Leader) -> None:
-        status = self._site.status
+        """Streams to one leader, for as long as it leads.
+
+        A node that cannot reach the leader of its job holds the job up while its lease lives: after a while it gives
+        itself up (LeaseLostError), so that the others can go on without it.
+        """
+        site = self._site
+        heard = site.clock.monotonic()
         while True:
-            why = await converse(leader, epoch, self._site.keys.job, status.newer_than, self._take)
+            why = await converse(leader, epoch, site.keys.job, site.status.newer_than, self._take)
+            if self._attached.is_set():
+                heard = site.clock.monotonic()
             self._attached.clear()
             self._log.debug("stream_ended", leader=leader.address, reason=why)
+            silent = site.clock.monotonic() - heard
+            if silent > UNREACHABLE * site.lease_ttl:
+                raise LeaseLostError(f"the leader at {leader.address} cannot be reached for {silent:.0f} s: {why}")
             await asyncio.sleep(RETRY_STREAM)
 
     def _take(self, command: Command) -> None:

@@ -41,6 +41,7 @@ def open_store(endpoints: tuple[str, ...], access: EtcdAccess) -> EtcdStore:
         key=Path(access.key) if access.key else None,
         user=access.user or "",
         password=access.password or "",
+        https=access.protocol == "https",
     )
     return EtcdStore(endpoints, credentials=credentials)
 
@@ -62,6 +63,8 @@ async def open_backend(options: LaunchOptions) -> Backend:
         else:
             patience = options.conf.read_timeout  # the node that starts it may come later than this one
             structlog.get_logger().info("rendezvous_endpoint_is_remote", endpoint=endpoints[0], patience=patience)
+    if embedded is not None and embedded.notice:
+        structlog.get_logger().warning("embedded_etcd", text=embedded.notice)
     store = open_store(endpoints, options.conf.access if options.backend == "etcd" else EtcdAccess())
     try:
         version = await store.check(timeout=patience)

@@ -26,6 +26,7 @@ OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 
+_EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 NextStatus = Callable[[int], Awaitable[tuple[int, NodeStatus]]]
 
 
@@ -37,7 +38,7 @@ async def converse(
     Returns when the stream ends, with the reason.
     """
     async with grpc.aio.insecure_channel(leader.address, options=OPTIONS) as channel:
-        method = channel.stream_stream(
+        method: Any = channel.stream_stream(  # the stubs know the synchronous API only
             METHOD,
             request_serializer=pb.NodeStatus.SerializeToString,
             response_deserializer=pb.Command.FromString,
@@ -45,7 +46,7 @@ async def converse(
         call = method(metadata=(("elaunch-job", job), ("elaunch-token", leader.token)))
         sender = asyncio.create_task(_send(call, epoch, next_status))
         try:
-            while (message := await call.read()) is not grpc.aio.EOF:
+            while (message := await call.read()) is not _EOF:
                 if message.leader_epoch == epoch:
                     on_command(unpack_command(message))
             return str(await call.details() or "the leader ended the stream")

@@ -98,7 +98,7 @@ class Term:
         outbox = self._outboxes[node_id] = Outbox(node_id)
         if node_id in self._lost:
             outbox.close("unknown node: its lease has ended; it must join again")
-        elif view := self._job.nodes.get(node_id):
+        elif (view := self._job.nodes.get(node_id)) and not self._unwritten_end():
             outbox.offer(command_for(self._job, view, self._waiting))
         return outbox
 
@@ -196,13 +196,21 @@ class Term:
         self._said = said
         self._heard.clear()
 
+    def _unwritten_end(self) -> bool:
+        """The job is over, and etcd does not say so yet: nobody is to hear of it."""
+        return self._job.phase.final and self._job.state != self._written
+
     def _over(self) -> bool:
         return self._job.phase.final and not (self._job.nodes.keys() - {self._node_id})
 
     # --- etcd ---------------------------------------------------------------------------------------------------
 
     async def _load(self) -> int:
-        """The job as it stands in etcd; the revision of the snapshot."""
+        """The job as it stands in etcd; the revision of the snapshot.
+
+        The commit before it shuts out what an earlier term of this same leader may still have under way.
+        """
+        await self._commit([self._guard], [])
         snapshot = await self._store.list(self._keys.prefix)
         by_key = {kv.key: kv for kv in snapshot.items}
         state = decode(State, by_key[self._keys.state].value) if self._keys.state in by_key else None

@@ -14,6 +14,7 @@ from elaunch.controller.leader import Term
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, pack_command, unpack_status
 from elaunch.controller.streams import Outbox
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.waiting import within
 
 FIRST_MESSAGE_WITHIN = 10.0
 OPTIONS = [
@@ -26,6 +27,7 @@ OPTIONS = [
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 2_000),
 ]
 
+_EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -65,13 +67,16 @@ class ControlServer:
     async def _attach(self, _: Any, context: Context) -> None:
         term = await self._admit(context)
         try:
-            first = await asyncio.wait_for(context.read(), FIRST_MESSAGE_WITHIN)
+            first = await within(FIRST_MESSAGE_WITHIN, context.read())
         except asyncio.TimeoutError:
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no status came")
-        if first is grpc.aio.EOF:
+        if first is _EOF:
             return
-        self._take(first, first.node_id, term)
-        outbox = term.attach(first.node_id)
+        outbox = term.attach(first.node_id)  # before the status: from now on an older stream is not heard
+        try:
+            self._take(first, outbox.node_id, term)
+        except ValueError as error:
+            outbox.close(f"malformed status: {error}")
         reader = asyncio.create_task(self._read(context, term, outbox))
         try:
             while (command := await outbox.next()) is not None:
@@ -99,7 +104,7 @@ class ControlServer:
     async def _read(self, context: Context, term: Term, outbox: Outbox) -> None:
         """Statuses until the stream ends; then the writer is told to end too."""
         try:
-            while (message := await context.read()) is not grpc.aio.EOF:
+            while (message := await context.read()) is not _EOF and not outbox.closed:
                 self._take(message, outbox.node_id, term)
         except ValueError as error:
             outbox.close(f"malformed status: {error}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,26 +63,6 @@ class Credentials:
     user: str = ""
     password: str = field(default="", repr=False)
     https: bool = False
-
-    @classmethod
-    def configured(cls, conf: Mapping[str, str], environ: Mapping[str, str]) -> Credentials:
-        """From ``--rdzv-conf`` (torch's names: protocol, cacert, cert, key; and user), else from ``environ``.
-
-        There the names are ELAUNCH_ETCD_CACERT and so on. A password comes from ELAUNCH_ETCD_PASSWORD only: a
-        command line is seen by every user of the host. Raises UsageError on a protocol but http and https.
-        """
-
-        def value(name: str) -> str:
-            return conf.get(name) or environ.get(f"ELAUNCH_ETCD_{name.upper()}", "")
-
-        def path(name: str) -> Path | None:
-            return Path(value(name)) if value(name) else None
-
-        protocol = value("protocol") or "http"
-        if protocol not in ("http", "https"):
-            raise UsageError(f"rendezvous: protocol={protocol} in --rdzv-conf; expected http or https")
-        password = environ.get("ELAUNCH_ETCD_PASSWORD", "")
-        return cls(path("cacert"), path("cert"), path("key"), value("user"), password, https=protocol == "https")
 
     @property
     def tls(self) -> bool:

@@ -85,9 +85,7 @@ class EtcdStore:
     async def delete(self, key: str, *, prefix: bool = False) -> None:
         await self._transport.call(DELETE_RANGE, _delete(Delete(key, prefix)))
 
-    async def txn(
-        self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None
-    ) -> TxnResult:
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
         request = _transaction(compares, ops)
         if otherwise is not None:
             request.failure.add(request_txn=_transaction(otherwise.compares, otherwise.ops))

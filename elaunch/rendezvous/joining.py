@@ -23,8 +23,9 @@ _OPTION = {
 async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) -> bool:
     """Write ``node``'s key on ``lease``: one transaction, where the job's spec is this node's own.
 
-    The first node writes the spec; a node with a role that is new to the job adds it. A spec of which no node lives any
-    more is replaced. True if it wrote the spec: then it is the job's first. Raises SpecMismatchError where another value is in force.
+    The first node writes the spec; a node with a role that is new to the job adds it. A spec of which no node lives
+    any more is replaced. True if it wrote the spec: then it is the job's first. Raises SpecMismatchError where another
+    value is in force.
     """
     put_node = Put(keys.node(node.node_id), encode(node), lease)
     put_spec = Put(keys.spec, encode(spec))

@@ -119,9 +119,7 @@ class Store(Protocol):
 
     async def delete(self, key: str, *, prefix: bool = False) -> None: ...
 
-    async def txn(
-        self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None
-    ) -> TxnResult:
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
         """Apply all ``ops`` if all ``compares`` hold, else try ``otherwise``, in one atomic step.
 
         Raises :class:`elaunch.errors.AmbiguousError` if the answer was lost after the request was sent; see

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import time
 
@@ -24,7 +25,7 @@ def check_order(job: Job) -> None:
         last[generation] = max(last.get(generation, 0.0), event["t"])
         first.setdefault(generation, event["t"])
     numbers = sorted(first)
-    for older, newer in zip(numbers, numbers[1:], strict=False):
+    for older, newer in itertools.pairwise(numbers):
         assert last[older] <= first[newer], f"generation {newer} began before {older} had ended"
 
 

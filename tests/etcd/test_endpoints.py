@@ -35,24 +35,14 @@ def test_no_endpoint_is_refused() -> None:
         parse_endpoints([])
 
 
-def test_credentials_come_from_the_command_line_before_the_environment() -> None:
-    environ = {
-        "ELAUNCH_ETCD_CACERT": "/env/ca",
-        "ELAUNCH_ETCD_CERT": "/env/cert",
-        "ELAUNCH_ETCD_USER": "me",
-        "ELAUNCH_ETCD_PASSWORD": "secret",
-    }
-    found = Credentials.configured({"cacert": "/conf/ca", "key": "/conf/key", "timeout": "3"}, environ)
-    assert found == Credentials(Path("/conf/ca"), Path("/env/cert"), Path("/conf/key"), "me", "secret")
-    assert found.tls
-    assert "secret" not in repr(found)
-    assert not Credentials.configured({}, {}).tls
-    assert Credentials.configured({"protocol": "https"}, {}).tls
+def test_credentials_hide_the_password_and_know_whether_they_want_tls() -> None:
+    assert "secret" not in repr(Credentials(user="me", password="secret"))
+    assert not Credentials().tls
+    assert Credentials(https=True).tls
+    assert Credentials(ca=Path("/ca")).tls
 
 
 def test_bad_credentials_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="protocol=ftp"):
-        Credentials.configured({"protocol": "ftp"}, {})
     with pytest.raises(UsageError, match=f"cannot read {tmp_path}/none"):
         Credentials(ca=tmp_path / "none").channel_credentials()
     with pytest.raises(UsageError, match="both its certificate and its key"):

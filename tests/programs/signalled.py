@@ -29,7 +29,7 @@ def told(signum: int, _: object) -> None:
         sys.exit(0)
 
 
-mode = os.environ["MODE"] if "MODE" in os.environ else "polite"
+mode = os.environ.get("MODE", "polite")
 pids = [os.getpid()]
 if mode == "polite":
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
