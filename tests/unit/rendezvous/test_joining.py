@@ -13,7 +13,7 @@ from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec, decode, encode
-from elaunch.rendezvous.store import Compare, Op, Put, TxnResult
+from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
 from tests.etcd.memory_store import MemoryStore
 
 KEYS = JobKeys("job")
@@ -27,13 +27,13 @@ class Lossy(MemoryStore):
         super().__init__()
         self.lost, self.applied = lost, applied
 
-    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op]) -> TxnResult:
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
         if self.lost:
             self.lost -= 1
             if self.applied:
-                await super().txn(compares, ops)
+                await super().txn(compares, ops, otherwise=otherwise)
             raise AmbiguousError("the answer was lost")
-        return await super().txn(compares, ops)
+        return await super().txn(compares, ops, otherwise=otherwise)
 
 
 def make_node(number: int, role: str = "default") -> Node:
