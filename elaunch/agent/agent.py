@@ -20,6 +20,7 @@ from elaunch.agent import failures
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
+from elaunch.agent.health import health_port
 from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome, RankFailure
@@ -28,6 +29,8 @@ from elaunch.agent.signals import SignalWatch
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import LOOPBACK, Backend, listen, local_address, open_backend
+from elaunch.agent.stuck import timeout_of, watch_stuck
+from elaunch.agent.watchdog import watchdog
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
@@ -106,6 +109,9 @@ class Agent:
     async def run(self) -> End:
         """The job's end, as the leader told it. Raises EtcdLostError when etcd does not come back."""
         running = asyncio.create_task(self._group.run())
+        patience = timeout_of(os.environ)
+        stuck = watch_stuck(patience, lambda: self._group.pids, self._group.give_up)
+        watching = asyncio.create_task(stuck)
         try:
             while True:
                 try:
@@ -114,8 +120,9 @@ class Agent:
                     structlog.get_logger().warning("lease_lost", reason=str(error))
                 await self._await_etcd()
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            for task in (running, watching):
+                task.cancel()
+            await asyncio.gather(running, watching, return_exceptions=True)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
         try:
@@ -194,12 +201,16 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     page = DeadlinePage.create()
     farewell = runtime / "farewell.json"
     keepers: list[int] = []
-    preparation = LaunchPreparation(options, os.environ)
+    dog = watchdog(os.environ)
+    preparation = LaunchPreparation(options, os.environ, watchdog=dog)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     try:
         async with AsyncExitStack() as stack:
             stack.callback(preparation.folder.remove_unused)
+            await stack.enter_async_context(health_port(os.environ))
+            if dog is not None:
+                stack.enter_context(dog.listening())
             open_spawner = functools.partial(
                 Spawner.open,
                 start=options.start,

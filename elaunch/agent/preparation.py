@@ -24,6 +24,8 @@ from elaunch.agent.program import Program
 from elaunch.agent.spawner import STORE, Exit, RankStart
 from elaunch.agent.streams import LogFolder, RankStreams
 from elaunch.agent.tail import Sink, Tailer
+from elaunch.agent.watchdog import FILE as TIMER_FILE
+from elaunch.agent.watchdog import Watchdog
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit
 from elaunch.errors import StartError
@@ -35,9 +37,18 @@ LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 class LaunchPreparation:
     """What the agent knows of its ranks before they start, and of their exits after."""
 
-    def __init__(self, options: LaunchOptions, environ: Mapping[str, str], node_id: str = "") -> None:
+    def __init__(
+        self,
+        options: LaunchOptions,
+        environ: Mapping[str, str],
+        node_id: str = "",
+        watchdog: Watchdog | None = None,
+    ) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
         self.env, self.warning = with_thread_limit(shown, options.slots)
+        if watchdog is not None:
+            self.env[TIMER_FILE] = str(watchdog.path)
+        self._watchdog = watchdog
         self.node_id = node_id
         self.folder = LogFolder(options.job, options.logs)
         self._options = options
@@ -47,7 +58,7 @@ class LaunchPreparation:
     def start_mode(self) -> StartMode:
         return self._options.start
 
-    def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
+    async def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
         """The ranks of a generation, and what shows their output. Raises StartError."""
         options = self._options
         self._streams = self.folder.prepare(start.generation, options.slots)
@@ -67,6 +78,9 @@ class LaunchPreparation:
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         output = Output(self._streams, prefixes, options.logs, self.folder.attempt(start.generation))
         return ranks, output
+
+    def started(self, start: Start, pids: Mapping[int, int]) -> None:
+        """The ranks of a generation run now."""
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
@@ -93,9 +107,12 @@ class LaunchPreparation:
             end.exit_code,
             told.time,
             told.error_file,
-            told.message,
+            self._watchdog_says(end.pid) or told.message,
             told.traceback,
         )
+
+    def _watchdog_says(self, pid: int) -> str:
+        return self._watchdog.why(pid) if self._watchdog is not None else ""
 
     def _place(self, start: Start, local_rank: int) -> Place:
         return Place(
