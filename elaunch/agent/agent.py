@@ -21,6 +21,7 @@ from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
+from elaunch.agent.logs_specs import arguments
 from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome, RankFailure
@@ -30,6 +31,7 @@ from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import LOOPBACK, Backend, listen, local_address, open_backend
 from elaunch.agent.stuck import timeout_of, watch_stuck
+from elaunch.agent.torchside import torch_side
 from elaunch.agent.watchdog import watchdog
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
@@ -228,6 +230,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
             spawner = await open_spawner()
             group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout)
             stack.push_async_callback(group.close)
+            await _ask_torch(options, preparation, keepers, stack)
             backend = await open_backend(options)
             if backend.embedded is not None:
                 keepers.append(backend.embedded.keeper)
@@ -240,6 +243,19 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()
+
+
+async def _ask_torch(
+    options: LaunchOptions, preparation: LaunchPreparation, spare: list[int], stack: AsyncExitStack
+) -> None:
+    """What needs torch's own code, while the spawner process imports it as well. Raises UsageError."""
+    if options.logs.specs is not None:
+        side = await stack.enter_async_context(torch_side("logs_specs", *arguments(options.logs), spare=spare))
+        await side.answer()
+        preparation.logs_specs = side
+    if options.numa_binding is not None:
+        async with torch_side("numa", options.numa_binding, str(options.slots), spare=spare) as side:
+            preparation.cpus = [tuple(cpus) for cpus in await side.answer()]
 
 
 def _pass_on(end: End) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -19,11 +20,13 @@ from elaunch.agent.environment import (
     with_thread_limit,
     worker_environment,
 )
+from elaunch.agent.logs_specs import Destination, reify
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
 from elaunch.agent.program import Program
 from elaunch.agent.spawner import STORE, Exit, RankStart
 from elaunch.agent.streams import LogFolder, RankStreams
 from elaunch.agent.tail import Sink, Tailer
+from elaunch.agent.torchside import TorchSide
 from elaunch.agent.watchdog import FILE as TIMER_FILE
 from elaunch.agent.watchdog import Watchdog
 from elaunch.controller.commands import Start
@@ -35,7 +38,11 @@ LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
 class LaunchPreparation:
-    """What the agent knows of its ranks before they start, and of their exits after."""
+    """What the agent knows of its ranks before they start, and of their exits after.
+
+    ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
+    ``--logs-specs``.
+    """
 
     def __init__(
         self,
@@ -51,6 +58,8 @@ class LaunchPreparation:
         self._watchdog = watchdog
         self.node_id = node_id
         self.folder = LogFolder(options.job, options.logs)
+        self.logs_specs: TorchSide | None = None
+        self.cpus: Sequence[tuple[int, ...]] = ()
         self._options = options
         self._streams: dict[int, RankStreams] = {}
 
@@ -61,7 +70,6 @@ class LaunchPreparation:
     async def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
         """The ranks of a generation, and what shows their output. Raises StartError."""
         options = self._options
-        self._streams = self.folder.prepare(start.generation, options.slots)
         group = Group(
             job=options.job,
             node_id=self.node_id,
@@ -74,10 +82,27 @@ class LaunchPreparation:
             virtual_local_rank=options.virtual_local_rank,
         )
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
-        ranks = [self._rank(place, group) for place in places]
+        envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}
+        # torchrun hands the class of --logs-specs what it sets itself, and no more.
+        own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
+        to = await self._destination(start, envs, own)
+        self._streams = to.streams
+        ranks = [self._rank(place, to.envs[place.local_rank]) for place in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
-        output = Output(self._streams, prefixes, options.logs, self.folder.attempt(start.generation))
-        return ranks, output
+        return ranks, Output(to, prefixes, options.logs)
+
+    async def _destination(self, start: Start, envs: dict[int, dict[str, str]], own: set[str]) -> Destination:
+        """Where the output goes: by the user's class where there is one."""
+        if self.logs_specs is not None:
+            shown = {n: {k: v for k, v in env.items() if k in own} for n, env in envs.items()}
+            to = await reify(self.logs_specs, shown)
+            return replace(to, envs={n: {**env, **to.envs[n]} for n, env in envs.items()})
+        streams = self.folder.prepare(start.generation, self._options.slots)
+        files = {n: str(s.error_file or "") for n, s in streams.items()}
+        envs = {n: {**env, "TORCHELASTIC_ERROR_FILE": files[n]} for n, env in envs.items()}
+        attempt = self.folder.attempt(start.generation)
+        out, err = (attempt / f"filtered_{name}.log" if attempt else None for name in ("stdout", "stderr"))
+        return Destination(streams, envs, out, err)
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         """The ranks of a generation run now."""
@@ -127,7 +152,7 @@ class LaunchPreparation:
             role_world_size=start.role_world_size,
         )
 
-    def _rank(self, place: Place, group: Group) -> RankStart:
+    def _rank(self, place: Place, env: Mapping[str, str]) -> RankStart:
         program = self._options.program
         streams = self._streams[place.local_rank]
         args = substitute(program.args, place.local_rank)
@@ -135,10 +160,10 @@ class LaunchPreparation:
             local_rank=place.local_rank,
             rank=place.rank,
             program=Program(program.kind, program.target, args, program.interpreter),
-            env=worker_environment(self.env, place, group, str(streams.error_file or "")),
+            env=env,
             stdout=streams.stdout,
             stderr=streams.stderr,
-            cpus=None,
+            cpus=self.cpus[place.local_rank] if self.cpus else None,
         )
 
 
@@ -147,18 +172,17 @@ class Output:
 
     def __init__(
         self,
-        streams: Mapping[int, RankStreams],
+        to: Destination,
         prefixes: Mapping[int, str],
         options: LogOptions,
-        attempt: Path | None,
     ) -> None:
         self._files: list[TextIO] = []
         out, err = [Sink(sys.stdout)], [Sink(sys.stderr)]
-        if attempt is not None and options.duplicate_stdout:
-            out.append(Sink(self._open(attempt / "filtered_stdout.log"), options.duplicate_stdout))
-        if attempt is not None and options.duplicate_stderr:
-            err.append(Sink(self._open(attempt / "filtered_stderr.log"), options.duplicate_stderr))
-        self._tailer = Tailer(streams, prefixes, out, err)
+        if to.filtered_stdout is not None and options.duplicate_stdout:
+            out.append(Sink(self._open(to.filtered_stdout), options.duplicate_stdout))
+        if to.filtered_stderr is not None and options.duplicate_stderr:
+            err.append(Sink(self._open(to.filtered_stderr), options.duplicate_stderr))
+        self._tailer = Tailer(to.streams, prefixes, out, err)
         self._tailer.start()
 
     def _open(self, path: Path) -> TextIO:
