@@ -18,6 +18,7 @@ import structlog
 from elaunch import __version__
 from elaunch.agent import failures
 from elaunch.agent.deadman import DeadlinePage
+from elaunch.agent.events import EventLog
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
@@ -52,6 +53,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
             async with AsyncExitStack() as stack:
                 agent = await stack.enter_async_context(_agent(options, signals))
                 end = await agent.run()
+                agent.events.finished(end)
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
@@ -75,7 +77,9 @@ class Agent:
         page: DeadlinePage,
         signals: SignalWatch,
         farewell: Path,
+        events: EventLog,
     ) -> None:
+        self.events = events
         self._options = options
         self._backend = backend
         self._control = control
@@ -239,7 +243,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
             port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
             stack.push_async_callback(server.stop)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-            yield Agent(options, backend, server, control, group, board, page, signals, farewell)
+            yield Agent(options, backend, server, control, group, board, page, signals, farewell, preparation.events)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()

@@ -20,6 +20,7 @@ from elaunch.agent.environment import (
     with_thread_limit,
     worker_environment,
 )
+from elaunch.agent.events import EventLog
 from elaunch.agent.logs_specs import Destination, reify
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
 from elaunch.agent.program import Program
@@ -58,6 +59,7 @@ class LaunchPreparation:
         self._watchdog = watchdog
         self.node_id = node_id
         self.folder = LogFolder(options.job, options.logs)
+        self.events = EventLog(options)
         self.logs_specs: TorchSide | None = None
         self.cpus: Sequence[tuple[int, ...]] = ()
         self._options = options
@@ -106,9 +108,15 @@ class LaunchPreparation:
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         """The ranks of a generation run now."""
+        self.events.started(start, pids)
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
+        described = self._describe(end, start)
+        self.events.ended(described)
+        return described
+
+    def _describe(self, end: Exit, start: Start) -> RankExit:
         if end.local_rank == STORE:
             text = "the host of this generation's store ended"
             return RankExit(STORE, STORE, end.pid, end.exit_code or 1, end.time, message=text)
