@@ -240,7 +240,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
                 keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
             server = ControlServer(options.job)
-            port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
+            port = await server.start(LOOPBACK if address == LOOPBACK else "::")
             stack.push_async_callback(server.stop)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
             yield Agent(options, backend, server, control, group, board, page, signals, farewell, preparation.events)

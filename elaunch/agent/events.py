@@ -74,7 +74,7 @@ class EventLog:
             "group_rank": start.group_rank if start else None,
             "worker_id": str(self._running[local_rank]) if local_rank is not None else None,
             "role": options.role,
-            "hostname": socket.getfqdn(),
+            "hostname": socket.gethostname(),
             "state": state,
             "total_run_time": int(time.monotonic() - self._began),
             "rdzv_backend": options.backend,

@@ -99,10 +99,10 @@ class LaunchPreparation:
             shown = {n: {k: v for k, v in env.items() if k in own} for n, env in envs.items()}
             to = await reify(self.logs_specs, shown)
             return replace(to, envs={n: {**env, **to.envs[n]} for n, env in envs.items()})
-        streams = self.folder.prepare(start.generation, self._options.slots)
+        streams = self.folder.prepare(start.restart_count, self._options.slots)
         files = {n: str(s.error_file or "") for n, s in streams.items()}
         envs = {n: {**env, "TORCHELASTIC_ERROR_FILE": files[n]} for n, env in envs.items()}
-        attempt = self.folder.attempt(start.generation)
+        attempt = self.folder.attempt
         out, err = (attempt / f"filtered_{name}.log" if attempt else None for name in ("stdout", "stderr"))
         return Destination(streams, envs, out, err)
 
