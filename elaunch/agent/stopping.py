@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from elaunch.agent.protocol import Message
-from elaunch.agent.trees import Process, below, send
+from elaunch.agent.trees import Process, below, process, send
 
 _FIRST_LOOK_SECONDS = 0.01
 _LONGEST_LOOK_SECONDS = 0.2
@@ -40,9 +41,16 @@ class Stopping:
         """Whether what is left outlives SIGKILL: a process in uninterruptible sleep cannot be waited for."""
         return bool(self.left) and now >= self.kill_at + self.bound
 
-    def advance(self, now: float, root: int, store: int | None) -> None:
+    def tell(self, pids: Iterable[int], now: float) -> None:
+        """Signal these already, before the first look at the trees."""
+        for pid in pids:
+            p = process(pid)
+            if p is not None:
+                self._tell(p, now)
+
+    def advance(self, now: float, root: int, spare: Collection[int]) -> None:
         """Look at the trees, and signal what has not been told yet."""
-        self.left = below(root, spare=() if store is None else (store,))
+        self.left = below(root, spare)
         self.trees_gone = not self.left
         for p in self.left:
             self._tell(p, now)

@@ -98,6 +98,27 @@ def below(root: int, spare: Collection[int] = ()) -> list[Process]:
     return [p for p in found if not p.zombie]
 
 
+def children(pid: int) -> list[int]:
+    """The direct children of a process, zombies included.
+
+    Not atomic, but one that is a child all the while is among them. Needs ``shows_children``.
+    """
+    if _LISTS_CHILDREN:
+        return _children(pid)
+    return [p.pid for p in snapshot().values() if p.parent == pid]
+
+
+def shows_children() -> bool:
+    """Whether /proc shows all children of this process, also those that have become another user's."""
+    if _LISTS_CHILDREN:
+        return True
+    try:
+        with open("/proc/self/mountinfo") as file:
+            return not any(line.split()[4] == "/proc" and "hidepid=" in line for line in file)
+    except OSError:
+        return False
+
+
 _LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
 
 
