@@ -117,17 +117,21 @@ class Nursery:
         try:
             self._may_start()
             starts = [RankStart.from_json(data) for data in message["ranks"]]
+            reasons = self.warm.why_exec(starts) if self.warm is not None else [None] * len(starts)
+            self.standbys.review()
             if listener is not None:
                 run = self._start_store(listener, message["world_size"])
                 if run is not None:
                     return run
-            for start in starts:
-                run = self._start_rank(start, notes)
+            for start, reason in zip(starts, reasons, strict=True):
+                if reason is not None and start.program.kind != "command":
+                    notes.append(f"local rank {start.local_rank} is started by exec: {reason}")
+                run = self._start_rank(start, forked=self.warm is not None and reason is None)
                 if run is not None:
                     return run
                 pids[str(start.local_rank)] = self.ranks[start.local_rank].pid
             if starts and self.warm is not None and trees.shows_children():
-                self.standbys.want(0 if notes else len(starts))
+                self.standbys.want(reasons.count(None))
         except OSError as error:
             self._kill()
             self._reply(message, error=str(error))
@@ -144,11 +148,7 @@ class Nursery:
         if time.monotonic() >= self.page.get():
             raise OSError("the deadline of the lease has passed")
 
-    def _start_rank(self, start: RankStart, notes: list[str]) -> Run | None:
-        reason = None if self.warm is None else self.warm.why_exec(start)
-        if reason is not None and start.program.kind != "command":
-            notes.append(f"local rank {start.local_rank} is started by exec: {reason}")
-        forked = self.warm is not None and reason is None
+    def _start_rank(self, start: RankStart, *, forked: bool) -> Run | None:
         with children.Streams.open(start) as streams:
             child = self._standby_rank(start, streams) if forked else None
             if child is None:
@@ -206,6 +206,7 @@ class Nursery:
         if orders is None:
             return None
         self._drop()
+        _worker("bootstrap").rehearse()
         order, fds = standbys.await_order(orders)
         if "store" in order:
             children.settle_store()
@@ -302,7 +303,7 @@ class Nursery:
         if not self.ranks or time.monotonic() >= stopping.wake_at:
             store = {self.store.pid} if self.store else set()
             stopping.advance(time.monotonic(), os.getpid(), store | self.standbys.pids())
-        if stopping.trees_gone and self.store is not None:
+        if stopping.ending and self.store is not None:
             self.store.signal(signal.SIGKILL)
         self._reap()
         children_left = self._left()

@@ -36,15 +36,13 @@ class Standby:
 
     def release(self, order: Message, fds: Sequence[int]) -> bool:
         """Have it become what ``order`` says. False if it cannot be; then it must be discarded."""
-        if not self._clean():
-            return False
         data = frame(order)
         try:
             return socket.send_fds(self.socket, [data], list(fds)) == len(data)
         except OSError:  # it is dead, or the order is larger than the socket takes at once
             return False
 
-    def _clean(self) -> bool:
+    def clean(self) -> bool:
         """Whether it is alive, and no signal waits: it would reach the rank, which it was not sent to."""
         try:
             with open(f"/proc/{self.child.pid}/status") as file:
@@ -78,12 +76,22 @@ class Standbys:
         """Fork no more before the next start."""
         self.fork_at = math.inf
 
-    def take(self, order: Message, fds: Sequence[int]) -> Child | None:
-        """A standby that becomes what ``order`` says, with these descriptors; None where there is none."""
+    def review(self) -> None:
+        """Discard those that must not become anything."""
         now = _surroundings()
+        for standby in list(self.idle):
+            if standby.surroundings != now or not standby.clean():
+                self.idle.remove(standby)
+                self._discard(standby)
+
+    def take(self, order: Message, fds: Sequence[int]) -> Child | None:
+        """A standby that becomes what ``order`` says, with these descriptors; None where there is none.
+
+        They must have been reviewed just now.
+        """
         while self.idle:
             standby = self.idle.pop(0)
-            if standby.surroundings == now and standby.release(order, fds):
+            if standby.release(order, fds):
                 standby.close()
                 return standby.child
             self._discard(standby)
@@ -110,6 +118,7 @@ class Standbys:
 
     def fork_one(self, dispositions: children.Dispositions) -> Channel | None:
         """Fork one if one is wanting, now that it is time. In the child: where its order will come."""
+        self.review()
         while len(self.idle) > self._wanted:
             self._discard(self.idle.pop())
         if len(self.idle) == self._wanted:

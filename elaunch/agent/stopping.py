@@ -11,13 +11,16 @@ from dataclasses import dataclass, field
 from elaunch.agent.protocol import Message
 from elaunch.agent.trees import Process, below, process, send
 
-_FIRST_LOOK_SECONDS = 0.01
+_FIRST_LOOK_SECONDS = 0.004
 _LONGEST_LOOK_SECONDS = 0.2
 
 
 @dataclass(slots=True)
 class Stopping:
-    """One stop in progress. ``kill_at`` is when patience ends, on the monotonic clock."""
+    """One stop in progress. ``kill_at`` is when patience ends, on the monotonic clock.
+
+    ``ending``: no process of the trees runs its program any more.
+    """
 
     signum: int
     kill_at: float
@@ -25,7 +28,7 @@ class Stopping:
     bound: float
     waiting: list[Message] = field(default_factory=list)
     wake_at: float = 0.0
-    trees_gone: bool = False
+    ending: bool = False
     left: list[Process] = field(default_factory=list)
     _signalled: set[tuple[int, int]] = field(default_factory=set)
     _watched: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -51,7 +54,7 @@ class Stopping:
     def advance(self, now: float, root: int, spare: Collection[int]) -> None:
         """Look at the trees, and signal what has not been told yet."""
         self.left = below(root, spare)
-        self.trees_gone = not self.left
+        self.ending = all(p.exiting for p in self.left)
         for p in self.left:
             self._tell(p, now)
         self._watch()

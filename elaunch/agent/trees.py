@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PF_EXITING = 0x4  # of the flags in /proc/PID/stat
 _POLL_SECONDS = 0.005
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -19,12 +20,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process. ``state`` is its letter in /proc/PID/stat, ``started`` in clock ticks since boot."""
+    """One process. ``state`` is its letter in /proc/PID/stat, ``started`` in clock ticks since boot.
+
+    ``exiting``: it runs none of its program any more, and is only being taken down.
+    """
 
     pid: int
     parent: int
     state: str
     started: int
+    exiting: bool = False
 
     @property
     def zombie(self) -> bool:
@@ -57,7 +62,7 @@ def process(pid: int) -> Process | None:
         return None
     # The name stands in parentheses and may hold spaces and parentheses itself.
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return Process(pid, int(fields[1]), fields[0].decode(), int(fields[19]))
+    return Process(pid, int(fields[1]), fields[0].decode(), int(fields[19]), bool(int(fields[6]) & _PF_EXITING))
 
 
 def snapshot() -> dict[int, Process]:
