@@ -14,9 +14,11 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import SourceFileLoader
-from types import ModuleType, TracebackType
+from types import CodeType, ModuleType, TracebackType
 
 Body = Callable[[], None]
+
+_kept: list[CodeType] = []  # so that the memory it stands in is not given back
 
 
 def prepare(
@@ -55,7 +57,7 @@ def rehearse() -> None:
     _replace_environment(dict(os.environ), {})
     importlib.invalidate_caches()
     with open(__file__, "rb") as file:
-        compile(file.read(), __file__, "exec", dont_inherit=True)
+        _kept.append(compile(file.read(), __file__, "exec", dont_inherit=True))
 
 
 def _replace_environment(env: Mapping[str, str], env_at_start: Mapping[str, str]) -> None:
