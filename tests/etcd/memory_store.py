@@ -38,7 +38,9 @@ class MemoryStore:
     async def delete(self, key: str, *, prefix: bool = False) -> None:
         await self.txn([], [Delete(key, prefix)])
 
-    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
+    async def txn(
+        self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None
+    ) -> TxnResult:
         self._expire()
         if not all(self._holds(compare) for compare in compares):
             if otherwise is None:
