@@ -274,9 +274,10 @@ def test_the_store_is_hosted(warm: Bench, stand_by: StandBy, tmp_path: Path) -> 
         "store.set(os.environ['RANK'], 'x'); store.wait(['0', '1']); print('met')\n"
     )
     ready = stand_by(2)
-    warm.start([python("script", program)] * 2, tmp_path / "out", listener)
-    assert not ready or len(warm.standbys()) == 0
+    pids = warm.start([python("script", program)] * 2, tmp_path / "out", listener)
+    assert {*pids.values()} <= ready or not ready
     assert [warm.exit().exit_code, warm.exit().exit_code] == [0, 0]
+    assert not ready & warm.standbys()
     warm.stop()
     with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
         pass
