@@ -13,11 +13,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from elaunch.agent import children
 from elaunch.agent.children import Child
+from elaunch.agent.pages import gathering
 from elaunch.agent.protocol import Channel, Message, frame
 
 _AFTER_START_SECONDS = 1.0  # by then the ranks are through the busiest part of their start
@@ -63,6 +64,7 @@ class Standbys:
     fork_at: float = math.inf
     idle: list[Standby] = field(default_factory=list)
     _wanted: int = 0
+    _gathering: Iterator[None] = field(default_factory=gathering)
 
     def pids(self) -> set[int]:
         return {standby.child.pid for standby in self.idle}
@@ -124,6 +126,8 @@ class Standbys:
         if len(self.idle) == self._wanted:
             self.pause()
             return None
+        if next(self._gathering, self) is None:
+            return None  # one step at a time: the spawner process has others to hear
         parent = os.getpid()
         ours, theirs = socket.socketpair()
         try:
