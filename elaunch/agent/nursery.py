@@ -8,6 +8,7 @@ blocks: each turn of the loop waits for a message, a child's end or a deadline.
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import select
 import signal
@@ -202,7 +203,7 @@ class Nursery:
         return None
 
     def _stand_by(self) -> Run | None:
-        orders = self.standbys.fork_one(self.dispositions)
+        orders = self.standbys.prepare(self.dispositions)
         if orders is None:
             return None
         self._drop()
@@ -349,7 +350,9 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
         dispositions = dispositions.ignore_again()
         warm = Warmth.now(environment, bare)
     channel.send({"event": "ready"})
-    nursery = Nursery(channel, page, warm, environment, dispositions)
+    # Until ranks are wanted there is time for the steps that precede the forks.
+    standing_by = Standbys(fork_at=math.inf if warm is None else time.monotonic())
+    nursery = Nursery(channel, page, warm, environment, dispositions, standbys=standing_by)
     run = nursery.serve()
     if run is None and channel.eof and nursery.farewell:
         dispositions.restore()

@@ -118,16 +118,16 @@ class Standbys:
         while self.idle:
             self._discard(self.idle.pop())
 
-    def fork_one(self, dispositions: children.Dispositions) -> Channel | None:
-        """Fork one if one is wanting, now that it is time. In the child: where its order will come."""
+    def prepare(self, dispositions: children.Dispositions) -> Channel | None:
+        """Take one step, now that it is time: fork one if one is wanting. In the child: where its order will come."""
+        if next(self._gathering, self) is None:
+            return None  # one step at a time: the spawner process has others to hear
         self.review()
         while len(self.idle) > self._wanted:
             self._discard(self.idle.pop())
         if len(self.idle) == self._wanted:
             self.pause()
             return None
-        if next(self._gathering, self) is None:
-            return None  # one step at a time: the spawner process has others to hear
         parent = os.getpid()
         ours, theirs = socket.socketpair()
         try:

@@ -12,6 +12,7 @@ from elaunch.agent.protocol import Message
 from elaunch.agent.trees import Process, below, process, send
 
 _FIRST_LOOK_SECONDS = 0.004
+_LOOK_AFTER_KILL_SECONDS = 0.01
 _LONGEST_LOOK_SECONDS = 0.2
 
 
@@ -63,7 +64,7 @@ class Stopping:
             self.wake_at = min(self.wake_at, self.kill_at)
             self._pause = min(self._pause * 1.5, _LONGEST_LOOK_SECONDS)
         else:
-            self._pause = _FIRST_LOOK_SECONDS
+            self._pause = _LOOK_AFTER_KILL_SECONDS
 
     def forget(self) -> None:
         """Close what was opened to watch."""

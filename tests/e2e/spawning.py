@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -78,8 +79,12 @@ class Bench:
 
     def standbys(self) -> set[int]:
         """The pids of the children that wait to be needed."""
-        below = trees.below(self.spawner.pid)
-        return {p.pid for p in below if b"elaunch-standby" in Path(f"/proc/{p.pid}/cmdline").read_bytes()}
+        found = set()
+        for p in trees.below(self.spawner.pid):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a rank that has just ended
+                if b"elaunch-standby" in Path(f"/proc/{p.pid}/cmdline").read_bytes():
+                    found.add(p.pid)
+        return found
 
     def await_standbys(self, count: int) -> set[int]:
         """Wait until there are so many; their pids."""
