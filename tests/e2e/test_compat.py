@@ -210,6 +210,26 @@ def test_the_health_port_answers_while_the_job_runs(told: MakeJob) -> None:
         assert sock.connect_ex(("127.0.0.1", port)) != 0
 
 
+STUCK = {"STUCK": "1", "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "0.5"}
+
+
+def test_a_node_with_a_rank_in_uninterruptible_sleep_is_not_used_again(told: MakeJob) -> None:
+    one = told("--max-restarts=3", "--shutdown-timeout=1", wish="stuck")
+    assert {e["generation"] for e in run(one, code=71, **STUCK)} == {1}
+    assert "uninterruptible sleep (D state)" in one.agents[0].output().split("Root Cause")[1]
+
+
+def test_the_job_goes_on_without_that_node(told: MakeJob, etcd: str) -> None:
+    two = told(
+        "--nnodes=1:2", "--max-restarts=3", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=stuck",
+        "--shutdown-timeout=1", wish="stuck",
+    )  # fmt: skip
+    bad, good = two.agent(**STUCK), two.agent(NODE="good")
+    assert [bad.wait(), good.wait()] == [71, 0], two.outputs()
+    last = [e for e in two.events("start") if e["generation"] == 2]
+    assert [(e["env"]["NODE"], e["env"]["WORLD_SIZE"]) for e in last] == [("good", "1")]
+
+
 def test_events_on_the_console(told: MakeJob) -> None:
     one = told("--event-log-handler=console", "--quiet")
     run(one)
