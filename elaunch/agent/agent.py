@@ -30,7 +30,7 @@ from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.signals import SignalWatch
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
-from elaunch.agent.store import LOOPBACK, Backend, listen, local_address, open_backend
+from elaunch.agent.store import Backend, local_address, open_backend
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.torchside import torch_side
 from elaunch.agent.watchdog import watchdog
@@ -39,6 +39,7 @@ from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
 from elaunch.controller.server import ControlServer
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, LeaseLostError
+from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec
 
@@ -71,6 +72,7 @@ class Agent:
         options: LaunchOptions,
         backend: Backend,
         server: ControlServer,
+        address: str,
         control: str,
         group: Group,
         board: StatusBoard,
@@ -88,7 +90,7 @@ class Agent:
         self._page = page
         self._signals = signals
         self._farewell = farewell
-        self._address = local_address(options)
+        self._address = address
         conf = options.conf
         self._site = Site(
             store=backend.store,
@@ -228,22 +230,24 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
                 note=lambda text: structlog.get_logger().info("exec_start", text=text),
                 spare=lambda: keepers,
             )
-            board = StatusBoard()
-            address = local_address(options)
-            listening = functools.partial(listen, address)
             spawner = await open_spawner()
-            group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout)
-            stack.push_async_callback(group.close)
+            stack.push_async_callback(spawner.close)
             await _ask_torch(options, preparation, keepers, stack)
             backend = await open_backend(options)
             if backend.embedded is not None:
                 keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
+            address = local_address(options)
+            board = StatusBoard()
+            listening = functools.partial(addresses.listen, address)
+            group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout)
+            stack.push_async_callback(group.close)
             server = ControlServer(options.job)
-            port = await server.start(LOOPBACK if address == LOOPBACK else "::")
+            port = await server.start(addresses.listening_host(address) or "::")
             stack.push_async_callback(server.stop)
-            control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
-            yield Agent(options, backend, server, control, group, board, page, signals, farewell, preparation.events)
+            control = addresses.join(address, port)
+            events = preparation.events
+            yield Agent(options, backend, server, address, control, group, board, page, signals, farewell, events)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()

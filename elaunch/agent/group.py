@@ -140,8 +140,13 @@ class Group:
         self._running = None
 
     async def _stop(self, grace: float | None) -> None:
-        if not self._spawner.lost.is_set():
-            await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+        """Nothing runs before the spawner process was ready, and nothing after it died."""
+        if self._spawner.was_ready and not self._spawner.lost.is_set():
+            try:
+                await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+            except StartError:
+                if not self._spawner.lost.is_set():
+                    raise  # else it died meanwhile, and all that was left of its ranks has been killed
 
     async def signal(self, signum: signal.Signals) -> None:
         """Pass a signal on to every rank; nothing else follows from it."""
@@ -249,7 +254,12 @@ class Group:
                 await self._replace_spawner()
 
     async def _replace_spawner(self) -> None:
-        """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
+        """The spawner process died, and its ranks with it: tell it as their exit, and have another one.
+
+        One that never was ready would fail again for the same reason: the next start tells that.
+        """
+        if not self._spawner.was_ready:
+            await asyncio.Event().wait()
         dead = sorted(self._alive - {STORE})
         self._log.error("spawner_lost", ranks=dead)
         await self._spawner.close()

@@ -126,6 +126,11 @@ class Spawner:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def was_ready(self) -> bool:
+        """Whether it ever came so far that ranks could be started."""
+        return self._ready.done() and self._ready.exception() is None
+
     async def ready(self) -> None:
         """Wait until ranks can be started. Raises StartError if torch or a preload cannot be imported."""
         try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
-from elaunch.rendezvous.addresses import owns
+from elaunch.errors import EndpointUnreachableError
+from elaunch.rendezvous.addresses import own_address, owns
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
@@ -85,24 +85,22 @@ def is_host(options: LaunchOptions) -> bool:
 
 
 def local_address(options: LaunchOptions) -> str:
-    """The address under which other nodes reach this one: the one from which it reaches the rendezvous."""
+    """The address under which other nodes reach this one: the one from which it reaches the rendezvous.
+
+    Asked for once the rendezvous answers: its name may not be known to the resolver before. Raises
+    EndpointUnreachableError where no endpoint has a route.
+    """
     if options.local_addr:
         return options.local_addr
     if options.standalone or options.max_nodes == 1:
         return LOOPBACK
-    endpoint = options.endpoints[0]
-    family, _, _, _, target = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(target)  # sends nothing: the kernel only chooses the route
-        return str(probe.getsockname()[0])
-
-
-def listen(address: str) -> socket.socket:
-    """A listening socket on a free port: on loopback where ``address`` is, else on every address."""
-    if address.startswith("127."):
-        sock = socket.create_server((LOOPBACK, 0), backlog=4096)
-    elif socket.has_dualstack_ipv6():
-        sock = socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
-    else:
-        sock = socket.create_server(("", 0), backlog=4096)
-    return sock
+    last: OSError | None = None
+    for endpoint in options.endpoints:
+        try:
+            return own_address(endpoint.host, endpoint.port)
+        except OSError as error:
+            last = error
+    named = ", ".join(map(str, options.endpoints))
+    raise EndpointUnreachableError(
+        f"rendezvous: no route to {named}: {last}; give this node's own address with --local-addr"
+    )

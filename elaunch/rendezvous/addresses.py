@@ -7,6 +7,7 @@ import ipaddress
 import socket
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+_BACKLOG = 4096  # all ranks of a generation connect at once
 
 
 def resolve(host: str) -> tuple[IPAddress, ...]:
@@ -61,3 +62,33 @@ def listen_addresses(host: str, *, several_hosts: bool) -> tuple[IPAddress, ...]
 def join(address: IPAddress | str, port: int) -> str:
     """``address:port``, with brackets where they are needed."""
     return f"[{address}]:{port}" if ":" in str(address) else f"{address}:{port}"
+
+
+def listening_host(address: str) -> str:
+    """Where to listen so that others reach this machine at ``address``: a loopback alone, or "", everywhere."""
+    return address if address.startswith("127.") or address == "::1" else ""
+
+
+def listen(address: str) -> socket.socket:
+    """A listening socket on a free port, reachable at ``address``. Raises OSError where that is not ours."""
+    host = listening_host(address)
+    if host:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, 0), family=family, backlog=_BACKLOG)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=_BACKLOG)
+    return socket.create_server(("", 0), backlog=_BACKLOG)
+
+
+def own_address(host: str, port: int) -> str:
+    """The address from which this machine reaches ``host``, IPv4 where it can. Raises OSError where there is no way."""
+    found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_DGRAM)
+    last = OSError(f"{host} has no address")
+    for family, _, _, _, target in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(target)  # sends nothing: the kernel only chooses the route
+                return str(probe.getsockname()[0])
+        except OSError as error:
+            last = error
+    raise last

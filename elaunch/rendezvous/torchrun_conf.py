@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from elaunch.errors import UsageError
+from elaunch.rendezvous import addresses
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.rounds import Limits
 
@@ -155,16 +155,7 @@ def own_address(endpoint: str) -> str:
     if endpoint.startswith("unix:"):
         return "127.0.0.1"
     host, _, port = endpoint.rpartition(":")
-    reason = ""
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)
+        return addresses.own_address(host, int(port))
     except (OSError, ValueError) as error:
         raise UsageError(f"rendezvous: no way to {endpoint!r}: {error}") from error
-    for family, _, _, _, target in sorted(found, key=lambda entry: entry[0] != socket.AF_INET):
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(target)  # sends nothing: the kernel only chooses the route
-                return str(probe.getsockname()[0])
-        except OSError as error:
-            reason = str(error)
-    raise UsageError(f"rendezvous: no way to {endpoint!r}: {reason}")

@@ -33,6 +33,7 @@ from elaunch.errors import (
     EtcdRefusedError,
     JoinTimeoutError,
 )
+from elaunch.rendezvous.addresses import listen
 from elaunch.rendezvous.attendance import Attendance, RunClosedError
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
@@ -166,7 +167,7 @@ class TorchrunHandler(RendezvousHandler):  # type: ignore[misc]
 
     def _next_plan(self, attendance: Attendance) -> tuple[Plan, socket.socket]:
         """The plan, and the socket that has been listening for its store since before it was made."""
-        listener = _listen(self._settings.address)
+        listener = listen(self._settings.address)
         try:
             port: int = listener.getsockname()[1]
             return self._call(attendance.next_round(port, self._settings.join_timeout)), listener
@@ -233,12 +234,3 @@ def _as_torch_errors() -> Iterator[None]:
         raise RendezvousConnectionError(str(error)) from error
     except ElaunchError as error:
         raise RendezvousError(str(error)) from error
-
-
-def _listen(address: str) -> socket.socket:
-    """A listening socket on a free port: on loopback where ``address`` is, else on every address."""
-    if address.startswith("127."):
-        return socket.create_server((address, 0), backlog=4096)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", 0), family=socket.AF_INET6, dualstack_ipv6=True, backlog=4096)
-    return socket.create_server(("", 0), backlog=4096)

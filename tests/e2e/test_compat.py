@@ -154,6 +154,16 @@ def test_an_ipv6_endpoint(told: MakeJob) -> None:
     assert {env["MASTER_ADDR"] for env in envs} == {"::1"}
 
 
+def test_the_same_id_again_is_another_run(told: MakeJob) -> None:
+    """On the embedded etcd, of which the first run's last agent takes leave with it."""
+    endpoint = f"--rdzv-endpoint=127.0.0.1:{free_port()}"
+    two = told("--nnodes=2", "--rdzv-backend=c10d", endpoint, "--rdzv-id=again")
+    for generation, (wish, code) in enumerate([("error_file", 6), ("end", 0), ("end", 0)], start=1):
+        agents = [two.agent(program=(TOLD, wish)) for _ in range(2)]
+        assert [agent.wait() for agent in agents] == [code, code], two.outputs()
+        assert len(two.events("start", generation=generation)) == 2, two.outputs()
+
+
 def test_local_addr_is_what_the_others_are_told(told: MakeJob, etcd: str) -> None:
     two = told("--nnodes=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=addr")
     agents = [two.agent("--local-addr=127.0.0.1"), two.agent("--local-addr=127.0.0.1", "--node-rank=0")]

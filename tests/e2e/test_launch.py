@@ -76,6 +76,29 @@ def test_three_agents_of_two_to_three(job: MakeJob) -> None:
     assert not three.events(generation=2)
 
 
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.2"])
+def test_nodes_that_meet_on_another_address_than_the_usual_loopback(job: MakeJob, etcd: str, address: str) -> None:
+    """A name means every interface, as the address of a real network does; another loopback only itself."""
+    two = job(
+        "--nnodes=2", "--nproc-per-node=1", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", f"--rdzv-id=at-{address}",
+        f"--local-addr={address}",
+    )  # fmt: skip
+    agents = [two.agent(), two.agent()]
+    two.steps_in(1, 2)
+    two.finish()
+    assert [agent.wait() for agent in agents] == [0, 0], two.outputs()
+    assert {e["env"]["MASTER_ADDR"] for e in two.events("start")} == {address}
+
+
+def test_an_etcd_whose_name_is_unknown_is_one_line(job: MakeJob) -> None:
+    lost = job("--nnodes=2", "--rdzv-backend=etcd", "--rdzv-endpoint=no-such-host.invalid:2379", "--rdzv-id=lost")
+    agent = lost.agent()
+    assert agent.wait() == 2, agent.output()
+    lines = [line for line in agent.output().splitlines() if "warning" not in line]
+    assert len(lines) == 1, agent.output()
+    assert "no-such-host.invalid:2379" in lines[0]
+
+
 def free_port() -> int:
     """A port that was free a moment ago: what a user who names a port has as well."""
     import socket
