@@ -90,7 +90,7 @@ def test_log_files_are_where_torchrun_puts_them(told: MakeJob, tmp_path: Path) -
     assert (folder / "attempt_1/filtered_stdout.log").read_text() == "[trainer0]:out of 0: keep\n"
     assert events[-1]["env"]["TORCHELASTIC_ERROR_FILE"] == str(folder / "attempt_1/1/error.json")
     output = one.agents[0].output()
-    assert output.count("[trainer0]:out of 0: drop\n") == 2
+    assert "[trainer0]:out of 0: drop\n" in output
     assert "out of 1" not in output
     assert "\nerr of 0\n" in output
 
