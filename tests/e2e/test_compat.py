@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -161,7 +162,8 @@ def test_the_same_id_again_is_another_run(told: MakeJob) -> None:
     for generation, (wish, code) in enumerate([("error_file", 6), ("end", 0), ("end", 0)], start=1):
         agents = [two.agent(program=(TOLD, wish)) for _ in range(2)]
         assert [agent.wait() for agent in agents] == [code, code], two.outputs()
-        assert len(two.events("start", generation=generation)) == 2, two.outputs()
+        started = len(two.events("start", generation=generation))
+        assert started == 2 or (started == 1 and code), two.outputs()  # a failure may stop a rank before its first word
 
 
 def test_local_addr_is_what_the_others_are_told(told: MakeJob, etcd: str) -> None:
@@ -294,6 +296,22 @@ def test_numa_binding_without_a_gpu_is_refused_before_anything_runs(told: MakeJo
     assert run(one, code=2, CUDA_VISIBLE_DEVICES="") == []
     (line,) = one.agents[0].output().splitlines()
     assert line.startswith("elaunch: error: --numa-binding=node: ")
+
+
+@pytest.mark.torch
+def test_torch_chooses_for_each_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.numa import binding
+
+    from elaunch.worker.numa import cpus
+
+    mine = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(binding, "_get_gpu_count", lambda: 2)
+    monkeypatch.setattr(binding, "_get_numa_node_index_for_gpu_index", lambda gpu_index: 0)
+    monkeypatch.setattr(binding, "_get_allowed_logical_cpu_indices_for_numa_node", lambda numa_node_index: set(mine))
+    assert cpus("node", 2) == [mine, mine]
+    monkeypatch.setattr(binding, "_get_allowed_logical_cpu_indices_for_numa_node", lambda numa_node_index: set())
+    with pytest.raises(RuntimeError, match="no CPU for local rank 0"):
+        cpus("node", 1)
 
 
 def python_path(folder: str) -> str:
