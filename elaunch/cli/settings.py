@@ -135,8 +135,8 @@ def log_options(values: Values, slots: int, environ: Mapping[str, str]) -> LogOp
 
 def _log_dir(values: Values) -> str | None:
     path: str | None = values["log_dir"]
-    if not path:
-        return None
+    if not path or path == os.devnull:  # no files at all, as torchrun takes it
+        return path or None
     existing = os.path.abspath(path)
     while not os.path.lexists(existing):
         existing = os.path.dirname(existing)

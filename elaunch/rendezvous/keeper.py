@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
@@ -30,7 +30,7 @@ from elaunch.rendezvous.child import Layout
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import State, decode
+from elaunch.rendezvous.records import State, decode, encode
 from elaunch.rendezvous.store import KeyValue, Put, absent
 from elaunch.rendezvous.waiting import within
 
@@ -205,7 +205,7 @@ class Keeper:
         value = self._saved.read()
         if value is not None and not self._order.disposable:
             with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
-                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
+                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, _of_the_past(value))])
 
     def _save(self, value: bytes) -> bool:
         """Whether it is saved now. A full disk must not end the keeper: etcd still has the value."""
@@ -284,6 +284,14 @@ async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
         return await asyncio.open_unix_connection(endpoint.removeprefix("unix:"))
     host, _, port = endpoint.rpartition(":")
     return await asyncio.open_connection(host.strip("[]"), int(port))
+
+
+def _of_the_past(value: bytes) -> bytes:
+    """A state whose etcd is gone: revisions count from the start again, and no node of it is alive."""
+    try:
+        return encode(replace(decode(State, value), horizon=0))
+    except ValueError:
+        return value
 
 
 def _is_final(value: bytes) -> bool:

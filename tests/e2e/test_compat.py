@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import sys
@@ -90,7 +91,7 @@ def test_log_files_are_where_torchrun_puts_them(told: MakeJob, tmp_path: Path) -
     assert (folder / "attempt_1/filtered_stdout.log").read_text() == "[trainer0]:out of 0: keep\n"
     assert events[-1]["env"]["TORCHELASTIC_ERROR_FILE"] == str(folder / "attempt_1/1/error.json")
     output = one.agents[0].output()
-    assert output.count("[trainer0]:out of 0: drop\n") == 2
+    assert "[trainer0]:out of 0: drop\n" in output
     assert "out of 1" not in output
     assert "\nerr of 0\n" in output
 
@@ -154,6 +155,17 @@ def test_an_ipv6_endpoint(told: MakeJob) -> None:
     assert {env["MASTER_ADDR"] for env in envs} == {"::1"}
 
 
+def test_the_same_id_again_is_another_run(told: MakeJob) -> None:
+    """On the embedded etcd, of which the first run's last agent takes leave with it."""
+    endpoint = f"--rdzv-endpoint=127.0.0.1:{free_port()}"
+    two = told("--nnodes=2", "--rdzv-backend=c10d", endpoint, "--rdzv-id=again")
+    for generation, (wish, code) in enumerate([("error_file", 6), ("end", 0), ("end", 0)], start=1):
+        agents = [two.agent(program=(TOLD, wish)) for _ in range(2)]
+        assert [agent.wait() for agent in agents] == [code, code], two.outputs()
+        started = len(two.events("start", generation=generation))
+        assert started == 2 or (started == 1 and code), two.outputs()  # a failure may stop a rank before its first word
+
+
 def test_local_addr_is_what_the_others_are_told(told: MakeJob, etcd: str) -> None:
     two = told("--nnodes=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=addr")
     agents = [two.agent("--local-addr=127.0.0.1"), two.agent("--local-addr=127.0.0.1", "--node-rank=0")]
@@ -210,6 +222,26 @@ def test_the_health_port_answers_while_the_job_runs(told: MakeJob) -> None:
         assert sock.connect_ex(("127.0.0.1", port)) != 0
 
 
+STUCK = {"STUCK": "1", "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "0.5"}
+
+
+def test_a_node_with_a_rank_in_uninterruptible_sleep_is_not_used_again(told: MakeJob) -> None:
+    one = told("--max-restarts=3", "--shutdown-timeout=1", wish="stuck")
+    assert {e["generation"] for e in run(one, code=71, **STUCK)} == {1}
+    assert "uninterruptible sleep (D state)" in one.agents[0].output().split("Root Cause")[1]
+
+
+def test_the_job_goes_on_without_that_node(told: MakeJob, etcd: str) -> None:
+    two = told(
+        "--nnodes=1:2", "--max-restarts=3", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=stuck",
+        "--shutdown-timeout=1", wish="stuck",
+    )  # fmt: skip
+    bad, good = two.agent(**STUCK), two.agent(NODE="good")
+    assert [bad.wait(), good.wait()] == [71, 0], two.outputs()
+    last = [e for e in two.events("start") if e["generation"] == 2]
+    assert [(e["env"]["NODE"], e["env"]["WORLD_SIZE"]) for e in last] == [("good", "1")]
+
+
 def test_events_on_the_console(told: MakeJob) -> None:
     one = told("--event-log-handler=console", "--quiet")
     run(one)
@@ -264,6 +296,22 @@ def test_numa_binding_without_a_gpu_is_refused_before_anything_runs(told: MakeJo
     assert run(one, code=2, CUDA_VISIBLE_DEVICES="") == []
     (line,) = one.agents[0].output().splitlines()
     assert line.startswith("elaunch: error: --numa-binding=node: ")
+
+
+@pytest.mark.torch
+def test_torch_chooses_for_each_local_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch.numa import binding
+
+    from elaunch.worker.numa import cpus
+
+    mine = sorted(os.sched_getaffinity(0))
+    monkeypatch.setattr(binding, "_get_gpu_count", lambda: 2)
+    monkeypatch.setattr(binding, "_get_numa_node_index_for_gpu_index", lambda gpu_index: 0)
+    monkeypatch.setattr(binding, "_get_allowed_logical_cpu_indices_for_numa_node", lambda numa_node_index: set(mine))
+    assert cpus("node", 2) == [mine, mine]
+    monkeypatch.setattr(binding, "_get_allowed_logical_cpu_indices_for_numa_node", lambda numa_node_index: set())
+    with pytest.raises(RuntimeError, match="no CPU for local rank 0"):
+        cpus("node", 1)
 
 
 def python_path(folder: str) -> str:

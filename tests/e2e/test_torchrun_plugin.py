@@ -55,6 +55,28 @@ dist.destroy_process_group()
 """
 
 
+FUNCTION = """
+import sys
+import torch, torch.distributed as dist
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+def work(number):
+    dist.init_process_group("gloo")
+    x = torch.tensor([number])
+    dist.all_reduce(x)
+    rank = dist.get_rank()
+    dist.destroy_process_group()
+    return rank, int(x[0])
+
+if __name__ == "__main__":
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=1, nproc_per_node=2, run_id="fn", start_method="fork",
+        rdzv_backend="elaunch", rdzv_endpoint=sys.argv[1],
+    )
+    print("results", elastic_launch(config, work)(21))
+"""
+
+
 @dataclass
 class Job:
     """The torchrun agents of a test, and what their ranks said."""
@@ -297,3 +319,18 @@ def test_a_round_whose_store_never_comes_is_given_up(etcd: str, monkeypatch: pyt
     finally:
         other.shutdown()
         dying.join(DEADLINE)
+
+
+def test_functions_return_their_results_by_rank(etcd: str, tmp_path: Path) -> None:
+    program = tmp_path / "function.py"
+    program.write_text(FUNCTION)
+    ran = subprocess.run(
+        [sys.executable, str(program), etcd],
+        env=_environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "results {0: (0, 42), 1: (1, 42)}\n", ran.stderr

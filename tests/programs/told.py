@@ -41,6 +41,10 @@ def main() -> None:
         sys.exit(6)
     elif wish == "timer" and RANK == 1:
         arm()
+    elif wish == "stuck" and "STUCK" in os.environ:
+        sleep_uninterruptibly()
+    elif wish == "stuck" and GENERATION == 1:
+        time.sleep(60)
 
 
 def arm() -> None:
@@ -50,6 +54,13 @@ def arm() -> None:
     os.write(fd, json.dumps(wish).encode() + b"\n")
     os.close(fd)
     time.sleep(60)
+
+
+def sleep_uninterruptibly() -> None:
+    """In D state, until killed: for a child that is to share its memory until it is another program, and never is."""
+    fifo = Path(os.environ["OUT"]) / "fifo"
+    os.mkfifo(fifo)
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, str(fifo), os.O_RDONLY, 0)])
 
 
 if __name__ == "__main__":

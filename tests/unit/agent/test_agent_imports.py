@@ -13,7 +13,7 @@ import pytest
     [
         "import elaunch.worker.autoload as a; a.autoload()",
         "import elaunch.agent.nursery, elaunch.agent.spawner, elaunch.agent.streams, elaunch.agent.tail",
-        "import elaunch.worker.bootstrap, elaunch.worker.store_host",
+        "import elaunch.worker.bootstrap, elaunch.worker.store_host, elaunch.worker.numa, elaunch.worker.logs_specs",
     ],
 )
 def test_torch_is_not_imported(text: str) -> None:

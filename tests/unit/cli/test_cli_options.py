@@ -117,6 +117,7 @@ def test_logs(script: str, tmp_path: Path) -> None:
     assert logs.shown == {0, 11}
     assert logs.line_prefix == "x"
     assert parse(["--duplicate-stdout-filters=a,,b,c", script], {}).logs.duplicate_stdout == ("a,b", "c")
+    assert parse(["--log-dir=/dev/null", script], {}).logs.directory == "/dev/null"
 
 
 @pytest.mark.parametrize(
