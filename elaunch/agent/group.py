@@ -120,12 +120,14 @@ class Group:
         self._running = None
 
     async def _stop(self, grace: float | None) -> None:
-        if not self._spawner.lost.is_set():
-            await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+        await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
 
     async def signal(self, signum: signal.Signals) -> None:
-        """Pass a signal on to every rank; nothing else follows from it."""
-        await self._spawner.signal(signum)
+        """Pass a signal on to every rank; nothing else follows from it, not even where there is none to take it."""
+        try:
+            await self._spawner.signal(signum)
+        except StartError as error:
+            self._log.warning("signal_not_passed_on", signal=signum.name, reason=str(error))
 
     async def close(self) -> None:
         """End the spawner process, and let go of the listening socket."""
@@ -142,11 +144,11 @@ class Group:
 
     async def _abort(self, command: Abort) -> None:
         board = self._board
-        if board.now.generation == command.generation and board.now.phase.at_rest:
-            return
         if self._running is not None:
             self._log.info("aborting", generation=command.generation, reason=command.reason)
         async with self._lock:
+            if board.now.generation == command.generation and board.now.phase.at_rest:
+                return  # stopped before, or all ranks have ended well meanwhile
             exits = board.now.exits if board.now.generation == command.generation else ()
             await self._halt()
             self._highest = command.generation
@@ -229,10 +231,11 @@ class Group:
 
     async def _replace_spawner(self) -> None:
         """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
-        dead = sorted(self._alive - {STORE})
-        self._log.error("spawner_lost", ranks=dead)
-        await self._spawner.close()
-        self._spawner = await self._open()
+        self._log.error("spawner_lost")
+        async with self._lock:  # a start waits for the new one
+            await self._spawner.close()
+            self._spawner = await self._open()
+            dead = sorted(self._alive - {STORE})
         for local_rank in dead:
             await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time()))
 
