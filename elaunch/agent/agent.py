@@ -24,7 +24,7 @@ from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome, RankFailure
 from elaunch.agent.preparation import LaunchPreparation
-from elaunch.agent.signals import SignalWatch
+from elaunch.agent.signals import SignalWatch, stopped_by
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, local_address, open_backend
@@ -35,9 +35,8 @@ from elaunch.controller.server import ControlServer
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, LeaseLostError
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.lease import margin_of
 from elaunch.rendezvous.records import Node, Spec
-
-MARGIN = 0.1  # of the lease: how long before its end the ranks must be dead
 
 
 async def run_agent(options: LaunchOptions) -> Outcome:
@@ -51,7 +50,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
-            end = End("stopped", 128 + signals.first, "signal", f"stopped by {signals.first.name}")
+            end = stopped_by(signals.first)
     _pass_on(end)
     outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
     return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)))  # type: ignore[arg-type]
@@ -114,6 +113,9 @@ class Agent:
                     return await self._beside(running, self._join())
                 except LeaseLostError as error:
                     structlog.get_logger().warning("lease_lost", reason=str(error))
+                self._signals.detach()
+                if self._signals.first is not None:
+                    return stopped_by(self._signals.first)
                 await self._await_etcd()
         finally:
             running.cancel()
@@ -154,8 +156,7 @@ class Agent:
             self._page.clear()
 
     def _on_deadline(self, deadline: float) -> None:
-        margin = max(0.5, MARGIN * self._options.conf.lease_ttl)
-        self._page.set(deadline - margin)
+        self._page.set(deadline - margin_of(self._options.conf.lease_ttl))
 
     def _on_lease(self, lease: int) -> None:
         write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)

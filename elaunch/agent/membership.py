@@ -95,8 +95,9 @@ class Membership:
             raise
         finally:
             site.server.pause()
-            with suppress(ElaunchError):  # the lease may be gone, or etcd with it; it ends by itself then
-                await asyncio.shield(lease.close())
+            if lease.left > 0:  # else it ends by itself, before an etcd that is away could hear of it
+                with suppress(ElaunchError):
+                    await asyncio.shield(lease.close())
 
     async def _until_end(self, lease: Lease, first: bool) -> End:
         spread = CLAIM_SPREAD * self._site.policy.max_nodes

@@ -94,3 +94,15 @@ def test_an_etcd_that_never_returns_ends_the_job(job: MakeJob, own_etcd: Member)
         assert own_etcd.endpoint in last
         assert "did not answer" in last
     assert all(gone(e["pid"]) for e in two.events("start"))
+
+
+def test_a_stop_signal_ends_a_node_that_waits_for_a_lost_etcd(job: MakeJob, own_etcd: Member) -> None:
+    one = job(
+        "--rdzv-id=waits", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-conf=lease_ttl=2,etcd_timeout=60", *OPTIONS
+    )  # fmt: skip
+    agent = one.agent()
+    one.steps_in(1, 1)
+    own_etcd.kill()
+    wait_until("the lease to be given up", lambda: "lease_lost" in agent.output())
+    agent.kill(signal.SIGTERM)
+    assert agent.wait(20) == 143, agent.output()
