@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -32,7 +32,7 @@ from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
 from elaunch.controller.server import ControlServer
-from elaunch.errors import EndpointUnreachableError, EtcdLostError, LeaseLostError
+from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import margin_of
@@ -80,6 +80,7 @@ class Agent:
         self._page = page
         self._signals = signals
         self._farewell = farewell
+        self._lease = 0
         self._address = address
         conf = options.conf
         self._site = Site(
@@ -159,13 +160,19 @@ class Agent:
         self._page.set(deadline - margin_of(self._options.conf.lease_ttl))
 
     def _on_lease(self, lease: int) -> None:
+        self._lease = lease
         write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
 
     async def _await_etcd(self) -> None:
-        """After a lost lease: the ranks are gone; join again if etcd answers in time."""
+        """After a lost lease: the ranks are gone; join again if etcd answers in time.
+
+        An etcd that was away has given the lease its full time again: it is given back, so that nobody waits for it.
+        """
         timeout = self._options.conf.etcd_timeout
         try:
             await self._backend.store.check(timeout=timeout)
+            with suppress(EtcdLostError, EtcdRefusedError):
+                await self._backend.store.revoke(self._lease)
         except EndpointUnreachableError as error:
             raise EtcdLostError(f"{error}; its lease is lost and its ranks were stopped{self._advice()}") from None
 
