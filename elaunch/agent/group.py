@@ -16,6 +16,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
 from elaunch.errors import StartError
+from elaunch.rendezvous.waiting import beside
 
 
 class Logs(Protocol):
@@ -84,10 +85,7 @@ class Group:
         try:
             while True:
                 news = asyncio.create_task(self._news.wait())
-                await asyncio.wait([news, exits], return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-                if exits.done():
-                    exits.result()
+                await beside([exits], news)
                 self._news.clear()
                 await self._obey(self._wanted)
         finally:
@@ -227,6 +225,9 @@ class Group:
                 await self._exited(news.result())
             else:
                 news.cancel()
+                if spawner.import_error:
+                    self._log.error("spawner_failed", reason=spawner.import_error)
+                    return  # the next start tells the leader
                 await self._replace_spawner()
 
     async def _replace_spawner(self) -> None:

@@ -61,14 +61,15 @@ class Preparation:
 class Node:
     """A group with its board, and the pids of the spawner processes that it opened."""
 
-    def __init__(self, preparation: Preparation) -> None:
+    def __init__(self, preparation: Preparation, **how: Any) -> None:
+        self._how = {"start": "exec", "preload": (), "env": environment(), **how}
         self.board = StatusBoard()
         self.preparation = preparation
         self.spawners: list[Spawner] = []
         self._page = DeadlinePage.create()
 
     async def open(self) -> Spawner:
-        self.spawners.append(await Spawner.open(start="exec", preload=(), env=environment(), deadline=self._page))
+        self.spawners.append(await Spawner.open(deadline=self._page, **self._how))
         return self.spawners[-1]
 
     async def until(self, what: Callable[[NodeStatus], bool]) -> NodeStatus:
@@ -85,9 +86,9 @@ class Node:
         os.kill(self.spawners[-1].pid, signal.SIGKILL)
 
 
-def on_node(preparation: Preparation, test: Callable[[Node, Group], Coroutine[Any, Any, None]]) -> None:
+def on_node(preparation: Preparation, test: Callable[[Node, Group], Coroutine[Any, Any, None]], **how: Any) -> None:
     async def run() -> None:
-        node = Node(preparation)
+        node = Node(preparation, **how)
         listen = lambda: socket.create_server(("127.0.0.1", 0))  # noqa: E731
         group = Group(await node.open(), node.open, node.board, preparation, listen, GRACE)
         running = asyncio.create_task(group.run())
@@ -189,3 +190,19 @@ def test_a_signal_for_ranks_whose_spawner_has_died_is_no_error(tmp_path: Path) -
         await group.signal(signal.SIGUSR1)
 
     on_node(Preparation(tmp_path, Program("command", "true", (), "")), test)
+
+
+def test_what_cannot_be_imported_is_tried_once_and_told_at_the_start(tmp_path: Path) -> None:
+    async def test(node: Node, group: Group) -> None:
+        await node.spawners[0].lost.wait()
+        await turns()
+        group.want(start(1))
+        status = await node.until(lambda now: bool(now.start_error))
+        assert "No module named 'no_such_thing'" in status.start_error
+        assert status.phase is RunPhase.STOPPED
+        assert len(node.spawners) == 1
+
+    (tmp_path / "torch.py").write_text("")
+    env = environment(PYTHONPATH=str(tmp_path))
+    program = Program("command", "true", (), "")
+    on_node(Preparation(tmp_path, program), test, start="warm", preload=("no_such_thing",), env=env)
