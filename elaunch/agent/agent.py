@@ -10,7 +10,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
@@ -27,7 +27,7 @@ from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome, RankFailure
 from elaunch.agent.preparation import LaunchPreparation
-from elaunch.agent.signals import SignalWatch
+from elaunch.agent.signals import SignalWatch, stopped_by
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, local_address, open_backend
@@ -38,12 +38,11 @@ from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
 from elaunch.controller.server import ControlServer
-from elaunch.errors import EndpointUnreachableError, EtcdLostError, LeaseLostError
+from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.lease import margin_of
 from elaunch.rendezvous.records import Node, Spec
-
-MARGIN = 0.1  # of the lease: how long before its end the ranks must be dead
 
 
 async def run_agent(options: LaunchOptions) -> Outcome:
@@ -58,7 +57,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
-            end = End("stopped", 128 + signals.first, "signal", f"stopped by {signals.first.name}")
+            end = stopped_by(signals.first)
     _pass_on(end)
     outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
     return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)))  # type: ignore[arg-type]
@@ -90,6 +89,7 @@ class Agent:
         self._page = page
         self._signals = signals
         self._farewell = farewell
+        self._lease = 0
         self._address = address
         conf = options.conf
         self._site = Site(
@@ -126,6 +126,9 @@ class Agent:
                     return await self._beside(running, self._join())
                 except LeaseLostError as error:
                     structlog.get_logger().warning("lease_lost", reason=str(error))
+                self._signals.detach()
+                if self._signals.first is not None:
+                    return stopped_by(self._signals.first)
                 await self._await_etcd()
         finally:
             for task in (running, watching):
@@ -167,17 +170,22 @@ class Agent:
             self._page.clear()
 
     def _on_deadline(self, deadline: float) -> None:
-        margin = max(0.5, MARGIN * self._options.conf.lease_ttl)
-        self._page.set(deadline - margin)
+        self._page.set(deadline - margin_of(self._options.conf.lease_ttl))
 
     def _on_lease(self, lease: int) -> None:
+        self._lease = lease
         write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
 
     async def _await_etcd(self) -> None:
-        """After a lost lease: the ranks are gone; join again if etcd answers in time."""
+        """After a lost lease: the ranks are gone; join again if etcd answers in time.
+
+        An etcd that was away has given the lease its full time again: it is given back, so that nobody waits for it.
+        """
         timeout = self._options.conf.etcd_timeout
         try:
             await self._backend.store.check(timeout=timeout)
+            with suppress(EtcdLostError, EtcdRefusedError):
+                await self._backend.store.revoke(self._lease)
         except EndpointUnreachableError as error:
             raise EtcdLostError(f"{error}; its lease is lost and its ranks were stopped{self._advice()}") from None
 

@@ -17,6 +17,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
 from elaunch.errors import StartError
+from elaunch.rendezvous.waiting import beside
 
 
 class Logs(Protocol):
@@ -104,10 +105,7 @@ class Group:
         try:
             while True:
                 news = asyncio.create_task(self._news.wait())
-                await asyncio.wait([news, exits], return_when=asyncio.FIRST_COMPLETED)
-                news.cancel()
-                if exits.done():
-                    exits.result()
+                await beside([exits], news)
                 self._news.clear()
                 await self._obey(self._wanted)
         finally:
@@ -149,8 +147,11 @@ class Group:
                     raise  # else it died meanwhile, and all that was left of its ranks has been killed
 
     async def signal(self, signum: signal.Signals) -> None:
-        """Pass a signal on to every rank; nothing else follows from it."""
-        await self._spawner.signal(signum)
+        """Pass a signal on to every rank; nothing else follows from it, not even where there is none to take it."""
+        try:
+            await self._spawner.signal(signum)
+        except StartError as error:
+            self._log.warning("signal_not_passed_on", signal=signum.name, reason=str(error))
 
     async def close(self) -> None:
         """End the spawner process, and let go of the listening socket."""
@@ -167,11 +168,11 @@ class Group:
 
     async def _abort(self, command: Abort) -> None:
         board = self._board
-        if board.now.generation == command.generation and board.now.phase.at_rest:
-            return
         if self._running is not None:
             self._log.info("aborting", generation=command.generation, reason=command.reason)
         async with self._lock:
+            if board.now.generation == command.generation and board.now.phase.at_rest:
+                return  # stopped before, or all ranks have ended well meanwhile
             exits = board.now.exits if board.now.generation == command.generation else ()
             await self._halt()
             self._highest = command.generation
@@ -251,6 +252,9 @@ class Group:
                 await self._exited(news.result())
             else:
                 news.cancel()
+                if spawner.import_error:
+                    self._log.error("spawner_failed", reason=spawner.import_error)
+                    return  # the next start tells the leader
                 await self._replace_spawner()
 
     async def _replace_spawner(self) -> None:
@@ -260,10 +264,11 @@ class Group:
         """
         if not self._spawner.was_ready:
             await asyncio.Event().wait()
-        dead = sorted(self._alive - {STORE})
-        self._log.error("spawner_lost", ranks=dead)
-        await self._spawner.close()
-        self._spawner = await self._open()
+        self._log.error("spawner_lost")
+        async with self._lock:  # a start waits for the new one
+            await self._spawner.close()
+            self._spawner = await self._open()
+            dead = sorted(self._alive - {STORE})
         for local_rank in dead:
             await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time()))
 

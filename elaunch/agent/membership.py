@@ -7,14 +7,14 @@ import secrets
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
 from elaunch.controller.client import converse
-from elaunch.controller.commands import Command, End
+from elaunch.controller.commands import Command, End, end_of
 from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
 from elaunch.controller.server import ControlServer
@@ -25,6 +25,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Leader, Node, Spec
 from elaunch.rendezvous.store import Store
+from elaunch.rendezvous.waiting import beside
 
 UNREACHABLE = 2  # leases: for so long a leader that lives may be out of reach
 TELL_AFTER = 1.0  # seconds without the leader after which a person is told
@@ -95,8 +96,9 @@ class Membership:
             raise
         finally:
             site.server.pause()
-            with suppress(ElaunchError):  # the lease may be gone, or etcd with it; it ends by itself then
-                await asyncio.shield(lease.close())
+            if lease.left > 0:  # else it ends by itself, before an etcd that is away could hear of it
+                with suppress(ElaunchError):
+                    await asyncio.shield(lease.close())
 
     async def _until_end(self, lease: Lease, first: bool) -> End:
         spread = CLAIM_SPREAD * self._site.policy.max_nodes
@@ -104,8 +106,8 @@ class Membership:
         leading = asyncio.create_task(self._lead(election, first))
         tasks = [leading, asyncio.create_task(lease.keep()), asyncio.create_task(self._follow(election))]
         try:
-            end = await _beside(tasks, self._end)
-            await _beside(tasks, asyncio.ensure_future(self._site.stop_ranks(None)))
+            end = await beside(tasks, self._end)
+            await beside(tasks, asyncio.ensure_future(self._site.stop_ranks(None)))
             if self._leading is not None and self._leading.job.phase.final:
                 await asyncio.wait([leading], timeout=self._site.close_timeout)
             return end
@@ -142,6 +144,7 @@ class Membership:
                 site.server.serve(term, token)
                 try:
                     await term.run()
+                    self._take(end_of(term.job))  # our own stream may be cut just now, and nobody serves another
                     return True
                 except (EtcdLostError, AmbiguousError, ConflictError) as error:
                     self._log.warning("etcd_unreachable", reason=str(error))
@@ -205,23 +208,12 @@ class Membership:
 
     def _take(self, command: Command) -> None:
         self._attached.set()
+        if self._end.done():
+            return  # this node is on its way out: nothing may start here any more
         if isinstance(command, End):
-            if not self._end.done():
-                self._end.set_result(command)
-            return
-        self._site.on_command(command)
-
-
-T = TypeVar("T")
-
-
-async def _beside(tasks: list[asyncio.Task[Any]], wanted: asyncio.Future[T]) -> T:
-    """The result of ``wanted``, unless one of ``tasks`` fails before."""
-    await asyncio.wait([*tasks, wanted], return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        if task.done():
-            task.result()
-    return await wanted
+            self._end.set_result(command)
+        else:
+            self._site.on_command(command)
 
 
 async def _cancelled(task: asyncio.Task[Any] | None) -> None:

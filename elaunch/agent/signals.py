@@ -17,6 +17,11 @@ PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 UNHEARD = 2.0  # seconds after which a node that no leader hears decides for itself
 
 
+def stopped_by(signum: signal.Signals) -> End:
+    """How a node ends that a signal stopped while no leader could say so."""
+    return End("stopped", 128 + signum, "signal", f"stopped by {signum.name}")
+
+
 class Leaver(Protocol):
     """A membership that can be ended from here."""
 
@@ -39,7 +44,7 @@ class SignalWatch:
 
     SIGINT asks for the end of the job, every other stop signal for this node's leave. SIGUSR1 and SIGUSR2 always go to
     the ranks and nothing else happens. A SIGHUP that was ignored when the agent started (nohup) stays ignored.
-    Before a node has joined, a stop signal cancels the agent's main task.
+    While the node has not joined, or has lost its lease, a stop signal cancels the agent's main task.
     """
 
     def __init__(self, handled: Sequence[signal.Signals]) -> None:
@@ -50,7 +55,8 @@ class SignalWatch:
         self._board: StatusBoard | None = None
         self._ranks: Ranks | None = None
         self._patience = 0.0
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._leaving: asyncio.Task[None] | None = None
+        self._passing: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> SignalWatch:
         self._loop = asyncio.get_running_loop()
@@ -66,16 +72,25 @@ class SignalWatch:
     ) -> None:
         for signum in (*self._stopping, *PASSED_ON):
             self._loop.remove_signal_handler(signum)
+        self.detach()
+        for task in self._passing:
+            task.cancel()
 
     def attach(self, leaver: Leaver, board: StatusBoard, ranks: Ranks, patience: float) -> None:
         """From now on the node has joined: ``patience`` is the grace of its ranks, in seconds."""
         self._leaver, self._board, self._ranks, self._patience = leaver, board, ranks, patience
-        if self.first is not None:
-            self._stop(self.first)
+
+    def detach(self) -> None:
+        """The node is no member any more; nobody waits for its leave."""
+        self._leaver = self._board = self._ranks = None
+        if self._leaving is not None:
+            self._leaving.cancel()
 
     def _pass_on(self, signum: signal.Signals) -> None:
         if self._ranks is not None:
-            self._spawn(self._ranks.signal(signum))
+            task = asyncio.ensure_future(self._ranks.signal(signum))
+            self._passing.add(task)
+            task.add_done_callback(self._passing.discard)
 
     def _stop(self, signum: signal.Signals) -> None:
         again = self.first is not None
@@ -92,18 +107,12 @@ class SignalWatch:
             leaving_exit_code=128 + self.first,
             stop_job=self.first is signal.SIGINT,
         )
-        if not again or not self._tasks:
-            self._spawn(self._leave_alone(self._leaver, self.first))
+        if self._leaving is None:
+            self._leaving = asyncio.create_task(self._leave_alone(self._leaver, self.first))
 
     async def _leave_alone(self, leaver: Leaver, signum: signal.Signals) -> None:
         """Leave without a leader's word where none is heard, now or once the grace is over."""
-        end = End("stopped", 128 + signum, "signal", f"stopped by {signum.name}")
         await asyncio.sleep(UNHEARD)
         if leaver.attached:
             await asyncio.sleep(self._patience + UNHEARD)
-        leaver.resign(end)
-
-    def _spawn(self, job: object) -> None:
-        task = asyncio.ensure_future(job)  # type: ignore[call-overload]
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        leaver.resign(stopped_by(signum))

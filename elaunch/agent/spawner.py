@@ -20,6 +20,7 @@ from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel, Message
 from elaunch.agent.start import RankStart
 from elaunch.errors import StartError
+from elaunch.rendezvous.waiting import within
 
 __all__ = ["STORE", "Exit", "Program", "RankStart", "Spawner"]
 
@@ -55,7 +56,7 @@ class Spawner:
 
     ``lost`` is set when the process has died other than by ``close``; everything that was asked of it then
     raises StartError, and all that it had started is killed. ``deadline_passed`` is set when the dead-man's
-    switch has acted.
+    switch has acted. ``import_error`` says what could not be imported: another process would fail as well.
     """
 
     _running: ClassVar[set[int]] = set()  # of this agent: one may be opened while another is cleaned up after
@@ -69,6 +70,7 @@ class Spawner:
     ) -> None:
         self.lost = asyncio.Event()
         self.deadline_passed = asyncio.Event()
+        self.import_error = ""
         self._process = process
         self._channel = channel
         self._note = note
@@ -79,6 +81,7 @@ class Spawner:
         self._ids = itertools.count(1)
         self._exits: asyncio.Queue[Exit] = asyncio.Queue()
         self._writing = False
+        self._cleaning: asyncio.Task[None] | None = None
         self._loop.add_reader(channel.fileno(), self._readable)
         self._running.add(process.pid)
 
@@ -134,7 +137,7 @@ class Spawner:
     async def ready(self) -> None:
         """Wait until ranks can be started. Raises StartError if torch or a preload cannot be imported."""
         try:
-            await asyncio.wait_for(asyncio.shield(self._ready), _IMPORT_SECONDS)
+            await within(_IMPORT_SECONDS, asyncio.shield(self._ready))
         except asyncio.TimeoutError:
             raise StartError(f"the spawner process was not ready within {_IMPORT_SECONDS:.0f} s") from None
 
@@ -179,27 +182,29 @@ class Spawner:
     async def stop(self, *, signum: int, grace: float) -> None:
         """Stop all that was started, whole trees and the store: ``signum``, ``grace`` seconds, SIGKILL.
 
-        Returns when all of it is gone. What is stopped or traced gets SIGKILL at once. Raises StartError if
-        something outlives SIGKILL (uninterruptible sleep), and if the spawner process died, after all has
-        been killed.
+        Returns when all of it is gone, killed where the spawner process died meanwhile or does not answer. What
+        is stopped or traced gets SIGKILL at once. Raises StartError if something outlives SIGKILL
+        (uninterruptible sleep).
         """
+        if not self._ready.done():
+            return  # nothing starts before it is ready, and it hears nothing while it imports
         message = {"op": "stop", "signum": int(signum), "grace": grace}
         try:
             reply = await self._ask(message, grace + 2 * _KILL_BOUND_SECONDS)
         except StartError:
             self._kill_process()
             await self._gone()
-            raise
+            return
         if reply["left"]:
             pids = ", ".join(map(str, reply["left"]))
             raise StartError(f"processes {pids} are still there {_KILL_BOUND_SECONDS:.0f} s after SIGKILL")
 
     async def close(self) -> None:
         """End the spawner process and everything below it; no farewell is said."""
-        if not self.lost.is_set():
+        if self._ready.done() and not self.lost.is_set():
             self._send({"op": "close"})
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.lost.wait(), 2 * _KILL_BOUND_SECONDS)
+                await within(2 * _KILL_BOUND_SECONDS, self.lost.wait())
         self._kill_process()
         await self._gone()
 
@@ -211,7 +216,7 @@ class Spawner:
         self._replies[number] = reply
         try:
             self._send({**message, "id": number}, fds)
-            return await asyncio.wait_for(reply, seconds)
+            return await within(seconds, reply)
         except asyncio.TimeoutError:
             raise StartError(f"the spawner process did not answer {message['op']!r} in {seconds:.0f} s") from None
         finally:
@@ -246,7 +251,8 @@ class Spawner:
         if event == "ready" and not self._ready.done():
             self._ready.set_result(None)
         elif event == "failed":
-            self._fail_ready(f"the spawner process cannot import what it should: {message['text']}")
+            self.import_error = f"the spawner process cannot import what it should: {message['text']}"
+            self._fail_ready(self.import_error)
         elif event == "deadline":
             self.deadline_passed.set()
         elif event == "exit":
@@ -273,6 +279,12 @@ class Spawner:
             self._process.kill()
 
     async def _gone(self) -> None:
+        """Wait until the process and all that it left are gone; whoever asks shares one cleaning."""
+        if self._cleaning is None:
+            self._cleaning = self._loop.create_task(self._clean_up())
+        await asyncio.shield(self._cleaning)
+
+    async def _clean_up(self) -> None:
         """Wait for the process's end, then kill what it left: ranks die with it, their strays come to us."""
         try:
             await asyncio.to_thread(self._process.wait, _KILL_BOUND_SECONDS)

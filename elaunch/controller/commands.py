@@ -67,7 +67,7 @@ def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command
     ``waiting`` is what a waiting node is told instead of the present ``waiting_for``.
     """
     if job.phase.final:
-        return End(job.phase.value, job.exit_code, job.reason.code, job.reason.text, job.failures)
+        return end_of(job)
     node_id = view.node.node_id
     member = job.plan.member(node_id) if job.plan else None
     running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
@@ -76,6 +76,11 @@ def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command
     if running and member and job.plan:
         return start_of(job.plan, node_id)
     return _outside(job, view, waiting)
+
+
+def end_of(job: Job) -> End:
+    """What every node of a job in a final phase is told."""
+    return End(job.phase.value, job.exit_code, job.reason.code, job.reason.text, job.failures)
 
 
 def start_of(plan: Plan, node_id: str) -> Start:

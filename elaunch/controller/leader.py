@@ -36,6 +36,7 @@ from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
 from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
 
 RETELL = 1.0  # seconds between two tellings of what a job waits for
+NOT_LEADING = "this agent does not lead any more"
 KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
 
 
@@ -61,6 +62,7 @@ class Term:
         self._outboxes: dict[str, Outbox] = {}
         self._early: dict[str, NodeStatus] = {}
         self._lost: set[str] = set()
+        self._ended = False
         self._waiting = ""
         self._said: tuple[Phase, int, bool, str] | None = None
         self._heard: set[str] = set()
@@ -76,19 +78,22 @@ class Term:
         return self._job
 
     async def run(self) -> None:
-        revision = await self._load()
-        watch = asyncio.create_task(self._watch(revision))
+        running: list[asyncio.Task[None]] = []
         try:
+            revision = await self._load()
+            watch = asyncio.create_task(self._watch(revision, set(self._job.nodes)))
+            running.append(watch)
             self._dispatch()
             while not self._over():
                 await self._turn(watch)
         finally:
-            watch.cancel()
-            if self._writing is not None:
-                self._writing.cancel()
-            await asyncio.gather(watch, *([self._writing] if self._writing else []), return_exceptions=True)
+            self._ended = True
             for outbox in self._outboxes.values():
-                outbox.close("this agent does not lead any more")
+                outbox.close(NOT_LEADING)
+            running += [self._writing] if self._writing else []
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
 
     # --- the streams --------------------------------------------------------------------------------------------
 
@@ -97,7 +102,9 @@ class Term:
         if old := self._outboxes.get(node_id):
             old.close("replaced by a newer stream of the same node")
         outbox = self._outboxes[node_id] = Outbox(node_id)
-        if node_id in self._lost:
+        if self._ended:  # admitted before the end: no other term would ever reach this stream
+            outbox.close(NOT_LEADING)
+        elif node_id in self._lost:
             outbox.close("unknown node: its lease has ended; it must join again")
         elif (view := self._job.nodes.get(node_id)) and not self._unwritten_end():
             outbox.offer(command_for(self._job, view, self._waiting))
@@ -227,26 +234,36 @@ class Term:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
         return snapshot.revision
 
-    async def _watch(self, revision: int) -> None:
-        """Every change of a node's key becomes an event; a gap in the history is closed by listing again."""
+    async def _watch(self, revision: int, told: set[str]) -> None:
+        """Every change of a node's key becomes an event; a gap in the history is closed by listing again.
+
+        ``told`` are the nodes that joined by the events so far: the job may not have taken the last of them yet.
+        """
         while True:
             try:
                 async for _, changes in self._store.watch(self._keys.nodes, start_revision=revision + 1):
                     for change in changes:
-                        self._events.put_nowait(self._node_event(change))
+                        self._tell(self._node_event(change), told)
             except CompactedError:
                 snapshot = await self._store.list(self._keys.nodes)
                 revision = snapshot.revision
                 present = [_node(kv) for kv in snapshot.items]
-                for gone in self._job.nodes.keys() - {node.node_id for node in present}:
-                    self._events.put_nowait(NodeLost(gone))
+                for gone in told - {node.node_id for node in present}:
+                    self._tell(NodeLost(gone), told)
                 for node in present:
-                    self._events.put_nowait(NodeJoined(node))
+                    self._tell(NodeJoined(node), told)
 
-    def _node_event(self, change: Change) -> Event:
+    def _node_event(self, change: Change) -> NodeJoined | NodeLost:
         if change.deleted:
             return NodeLost(change.kv.key.removeprefix(self._keys.nodes))
         return NodeJoined(_node(change.kv))
+
+    def _tell(self, event: NodeJoined | NodeLost, told: set[str]) -> None:
+        if isinstance(event, NodeJoined):
+            told.add(event.node.node_id)
+        else:
+            told.discard(event.node_id)
+        self._events.put_nowait(event)
 
     async def _commit_plan(self, plan: Plan) -> None:
         state = self._job.state

@@ -1,41 +1,12 @@
-"""Who is in the next generation, and with which ranks."""
+"""The plan of the next generation: which node has which ranks, and where the store is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from elaunch.controller.job import Job, NodeView
 from elaunch.rendezvous.records import Member, Node, Plan, Reason
-
-
-def order(nodes: Iterable[Node], previous: Sequence[Member], limit: int) -> list[Node]:
-    """At most ``limit`` nodes in the order of their group ranks.
-
-    Asked-for node ranks come first. Otherwise survivors keep the order that they had, newcomers take the places of
-    the lost ones and then the end: where as many came as were lost, no survivor changes its rank.
-    """
-    by_id = {node.node_id: node for node in nodes}
-    old_ids = [member.node_id for member in previous]
-    survivors = [by_id[i] for i in old_ids if i in by_id][:limit]
-    kept = {node.node_id for node in survivors}
-    newcomers = sorted(
-        (node for node in by_id.values() if node.node_id not in kept),
-        key=lambda node: (node.node_rank < 0, node.node_rank, node.joined, node.node_id),
-    )[: limit - len(survivors)]
-    if any(node.node_rank >= 0 for node in (*survivors, *newcomers)):
-        everyone = [*survivors, *newcomers]
-        return sorted(everyone, key=lambda node: (node.node_rank < 0, node.node_rank, node.joined, node.node_id))
-    queue = iter(newcomers)
-    placed: list[Node] = []
-    gaps = len(newcomers)
-    for node_id in old_ids:
-        if node_id in kept:
-            placed.append(by_id[node_id])
-        elif gaps > 0:
-            placed.append(next(queue))
-            gaps -= 1
-    return [*placed, *queue]
 
 
 def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:

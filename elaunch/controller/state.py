@@ -11,12 +11,14 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from elaunch.controller.job import Failure, Job, NodeStatus, NodeView, Policy, RankExit, RunPhase
-from elaunch.controller.planning import make_plan, order
+from elaunch.controller.job import Failure, Job, NodeStatus, NodeView, Policy, RunPhase
+from elaunch.controller.planning import make_plan
+from elaunch.errors import JoinTimeoutError, StartError
 from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State
+from elaunch.rendezvous.seating import order
 
-EXIT_JOIN_TIMEOUT = 75
-EXIT_START_FAILED = 71
+EXIT_JOIN_TIMEOUT = JoinTimeoutError.exit_code
+EXIT_START_FAILED = StartError.exit_code
 STOPPED_EARLY = "stopped_early"
 RANK_FAILED = "rank_failed"
 
@@ -413,20 +415,3 @@ def _signal_name(number: int) -> str:
 
 def _names(hosts: Iterable[str]) -> str:
     return ", ".join(hosts)
-
-
-__all__ = [
-    "EXIT_JOIN_TIMEOUT",
-    "Event",
-    "NodeJoined",
-    "NodeLost",
-    "PlanCommitted",
-    "RankExit",
-    "StatusReceived",
-    "Tick",
-    "describe_exit",
-    "next_deadline",
-    "resume",
-    "step",
-    "waiting_for",
-]

@@ -13,6 +13,7 @@ from elaunch.rendezvous.presence import Presence, Site
 from elaunch.rendezvous.records import Plan, Reason, encode
 from elaunch.rendezvous.rounds import Participant, View, news
 from elaunch.rendezvous.store import Compare, Field, Put
+from elaunch.rendezvous.waiting import within
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class Attendance:
         log.info("the last run of %r is closed; waiting for its nodes to go", self._site.keys.job)
         following = asyncio.create_task(outlook.follow())
         try:
-            await asyncio.wait_for(_until_gone(outlook), self._site.lease_ttl + 1.0)
+            await within(self._site.lease_ttl + 1.0, _until_gone(outlook))
         except asyncio.TimeoutError:
             raise self._closed_error() from None
         finally:

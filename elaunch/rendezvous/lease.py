@@ -14,6 +14,11 @@ from elaunch.rendezvous.store import Store
 _RETRY = 0.2  # seconds between two tries when a renewal failed
 
 
+def margin_of(ttl: int) -> float:
+    """For how many seconds a lease of ``ttl`` seconds is not relied on: enough for its holder to stop."""
+    return max(0.5, ttl * 0.1)
+
+
 @dataclass
 class Lease:
     """One lease of this process.
@@ -39,8 +44,8 @@ class Lease:
 
     @property
     def margin(self) -> float:
-        """Seconds before the deadline at which the lease is given up, so that its holder can still stop."""
-        return max(0.5, self.ttl * 0.1)
+        """Seconds before the deadline at which the lease is given up."""
+        return margin_of(self.ttl)
 
     @property
     def left(self) -> float:

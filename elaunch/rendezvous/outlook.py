@@ -12,6 +12,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Plan, decode
 from elaunch.rendezvous.rounds import Participant, View
 from elaunch.rendezvous.store import Change, KeyValue, Snapshot, Store
+from elaunch.rendezvous.waiting import within
 
 
 def closed_key(keys: JobKeys) -> str:
@@ -47,7 +48,7 @@ class Outlook:
         """The next view, or after ``timeout`` seconds the same one."""
         if self.view is than:
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), timeout)
+                await within(timeout, self._changed.wait())
         return self.view
 
     async def reach(self, revision: int) -> None:

@@ -28,6 +28,7 @@ from elaunch.rendezvous.outlook import Outlook, closed_key
 from elaunch.rendezvous.records import Leader, Phase, Spec, State, encode
 from elaunch.rendezvous.rounds import Limits, Participant, Verdict, View, decide, make_plan
 from elaunch.rendezvous.store import Compare, Delete, Field, Op, Put, Store, absent
+from elaunch.rendezvous.waiting import beside
 
 KEPT_PLANS = 100  # older plans are deleted; the newest never is, so that no number comes back
 _RETRY = 1.0  # seconds until a commit that etcd did not settle is looked at again
@@ -122,11 +123,7 @@ class Presence:
         """The result of ``wanted``, unless one of the tasks fails before."""
         asked = asyncio.ensure_future(wanted)
         try:
-            await asyncio.wait([*self._tasks, asked], return_when=asyncio.FIRST_COMPLETED)
-            for task in self._tasks:
-                if task.done():
-                    task.result()
-            return await asked
+            return await beside(self._tasks, asked)
         finally:
             asked.cancel()
 

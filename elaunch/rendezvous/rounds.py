@@ -6,10 +6,11 @@ plan that is not free of it still runs ranks, and no further round is formed bef
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from elaunch.rendezvous.records import Member, Node, Plan, Reason
+from elaunch.rendezvous.seating import order
 
 ROLE = "torchrun"
 
@@ -102,25 +103,6 @@ def _reason(view: View, nodes: Sequence[Participant]) -> Reason:
     if lost or joined:
         return Reason("membership", f"of generation {view.generation} {lost} nodes are gone, {joined} have joined")
     return Reason("restart", f"all nodes of generation {view.generation} asked for a new round")
-
-
-def order(nodes: Iterable[Participant], previous: Sequence[Member], limit: int) -> list[Participant]:
-    """At most ``limit`` nodes in the order of their ranks.
-
-    Survivors keep the order that they had; newcomers, in the order of joining, take the places of the lost ones
-    and then the end.
-    """
-    by_id = {node.node_id: node for node in nodes}
-    kept = [member.node_id for member in previous if member.node_id in by_id][:limit]
-    rest = sorted((by_id[i] for i in by_id.keys() - set(kept)), key=lambda node: (node.joined, node.node_id))
-    newcomers = rest[: limit - len(kept)]
-    placed: list[Participant] = []
-    for member in previous:
-        if member.node_id in kept:
-            placed.append(by_id[member.node_id])
-        elif newcomers:
-            placed.append(newcomers.pop(0))
-    return [*placed, *newcomers]
 
 
 def make_plan(view: View, verdict: Verdict) -> Plan:

@@ -1,10 +1,10 @@
-"""Waiting with a deadline."""
+"""Waiting with a deadline, or beside what must not fail meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import Awaitable, Iterable
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -25,6 +25,17 @@ async def within(seconds: float | None, awaitable: Awaitable[T]) -> T:
         return task.result()
     finally:
         task.cancel()
+
+
+async def beside(tasks: Iterable[asyncio.Task[Any]], wanted: asyncio.Future[T]) -> T:
+    """The result of ``wanted``, unless one of ``tasks`` fails before: then its error. One may end well before."""
+    going = set(tasks)
+    while not wanted.done():
+        done, _ = await asyncio.wait({*going, wanted}, return_when=asyncio.FIRST_COMPLETED)
+        for task in going & done:
+            task.result()
+        going -= done
+    return wanted.result()
 
 
 def _retrieve(task: asyncio.Future[T]) -> None:

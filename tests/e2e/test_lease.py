@@ -81,6 +81,23 @@ def test_an_etcd_that_comes_back_in_time_is_not_noticed(job: MakeJob, own_etcd: 
     assert max(b - a for a, b in itertools.pairwise(steps)) < 1.5, "training paused"
 
 
+def test_an_etcd_that_comes_back_after_the_lease_costs_a_generation_and_no_restart(
+    job: MakeJob, own_etcd: Member
+) -> None:
+    conf = f"--rdzv-conf=lease_ttl={TTL},etcd_timeout=60"
+    two = job("--nnodes=2", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-id=late", conf, *OPTIONS)
+    agents = both(two)
+    two.steps_in(1, 2)
+    own_etcd.kill()
+    wait_until("the leases to be given up", lambda: all("lease_lost" in agent.output() for agent in agents))
+    own_etcd.start()
+    two.steps_in(2, 2)
+    two.finish()
+    assert [agent.wait() for agent in agents] == [0, 0], two.outputs()
+    assert {e["env"]["TORCHELASTIC_RESTART_COUNT"] for e in two.events("start")} == {"0"}
+    check_order(two)
+
+
 def test_an_etcd_that_never_returns_ends_the_job(job: MakeJob, own_etcd: Member) -> None:
     conf = f"--rdzv-conf=lease_ttl={TTL},etcd_timeout=2"
     two = job("--nnodes=2", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-id=gone", conf, *OPTIONS)
@@ -94,3 +111,15 @@ def test_an_etcd_that_never_returns_ends_the_job(job: MakeJob, own_etcd: Member)
         assert own_etcd.endpoint in last
         assert "did not answer" in last
     assert all(gone(e["pid"]) for e in two.events("start"))
+
+
+def test_a_stop_signal_ends_a_node_that_waits_for_a_lost_etcd(job: MakeJob, own_etcd: Member) -> None:
+    one = job(
+        "--rdzv-id=waits", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-conf=lease_ttl=2,etcd_timeout=60", *OPTIONS
+    )  # fmt: skip
+    agent = one.agent()
+    one.steps_in(1, 1)
+    own_etcd.kill()
+    wait_until("the lease to be given up", lambda: "lease_lost" in agent.output())
+    agent.kill(signal.SIGTERM)
+    assert agent.wait(20) == 143, agent.output()

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from job_makers import make_node
 
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
-from elaunch.controller.planning import make_plan, order, store_port
+from elaunch.controller.planning import make_plan, store_port
 from elaunch.rendezvous.records import Member, Node, Plan, Reason
+from elaunch.rendezvous.seating import order
 
 REASON = Reason("start", "the job starts")
 

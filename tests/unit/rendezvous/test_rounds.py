@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.rendezvous.rounds import Limits, Participant, Verdict, View, decide, make_plan, news, order
+from elaunch.rendezvous.rounds import Limits, Participant, Verdict, View, decide, make_plan, news
+from elaunch.rendezvous.seating import order
 
 LIMITS = Limits(2, 3, 30.0)
 

@@ -1,0 +1,137 @@
+"""A leader's term against a store in memory: who attaches when, and what a gap in the watch does not lose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from job_makers import make_node
+
+from elaunch.clock import SystemClock
+from elaunch.controller.job import NodeStatus, NodeView, Policy
+from elaunch.controller.leader import Term
+from elaunch.controller.streams import Outbox
+from elaunch.errors import EtcdLostError
+from elaunch.rendezvous.election import Leadership
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import encode
+from elaunch.rendezvous.store import Snapshot
+from tests.etcd.memory_store import MemoryStore
+
+KEYS = JobKeys("job")
+
+
+def run(test: Coroutine[Any, Any, None]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(test, 10)
+
+    asyncio.run(bounded())
+
+
+async def turns_until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until ``condition`` holds."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("nothing came of a thousand turns")
+
+
+async def lead(store: MemoryStore) -> Term:
+    """A term of node 0, not begun yet."""
+    epoch = await store.put(KEYS.leader, b"n0")
+    return Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(1, 4, 0), SystemClock(), "n0")
+
+
+async def ended(outbox: Outbox) -> str:
+    while await outbox.next() is not None:
+        pass
+    return outbox.closed
+
+
+class AwayStore(MemoryStore):
+    """Lists nothing while it is away: it is lost once ``give_up`` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.give_up = asyncio.Event()
+
+    async def list(self, prefix: str) -> Snapshot:
+        await self.give_up.wait()
+        raise EtcdLostError("etcd did not answer")
+
+
+def test_a_stream_that_came_while_etcd_was_away_ends_with_the_term() -> None:
+    """Else its node would wait for ever for a term that never led."""
+
+    async def test() -> None:
+        store = AwayStore()
+        term = await lead(store)
+        running = asyncio.create_task(term.run())
+        outbox = term.attach("n1")
+        store.give_up.set()
+        with pytest.raises(EtcdLostError):
+            await running
+        assert await ended(outbox)
+
+    run(test())
+
+
+def test_a_stream_that_was_admitted_before_the_end_of_the_term_and_attaches_after_it_ends() -> None:
+    async def test() -> None:
+        store = AwayStore()
+        term = await lead(store)
+        store.give_up.set()
+        with pytest.raises(EtcdLostError):
+            await term.run()
+        assert await ended(term.attach("n1"))
+
+    run(test())
+
+
+class GapStore(MemoryStore):
+    """Loses its history, and one node meanwhile, before the leader has looked at what came before."""
+
+    async def lose(self, *, joined: int, lost: int) -> None:
+        await self.put(KEYS.node(f"n{joined}"), encode(make_node(joined)))
+        await asyncio.sleep(0)
+        await self.delete(KEYS.node(f"n{lost}"))
+        await self.put(KEYS.state, b"")
+        self.compact()
+
+
+def test_a_node_that_joins_and_is_lost_in_a_gap_of_the_watch_is_no_member() -> None:
+    async def test() -> None:
+        store = GapStore()
+        term = await lead(store)
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        running = asyncio.create_task(term.run())
+        await turns_until(lambda: "n1" in term.job.nodes)
+        await store.lose(joined=2, lost=2)
+        await store.put(KEYS.node("n3"), encode(make_node(3)))
+        await turns_until(lambda: "n3" in term.job.nodes)
+        assert term.job.nodes.keys() == {"n1", "n3"}
+        running.cancel()
+        await asyncio.wait({running})
+
+    run(test())
+
+
+def test_a_status_from_before_the_node_is_seen_counts_once_it_is() -> None:
+    async def test() -> None:
+        store = MemoryStore()
+        term = await lead(store)
+        running = asyncio.create_task(term.run())
+        term.attach("n1")
+        status = NodeStatus("n1", store_port=7)
+        term.receive(status)
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        view = NodeView(replace(make_node(1), joined=3), status)
+        await turns_until(lambda: term.job.nodes.get("n1") == view)
+        running.cancel()
+        await asyncio.wait({running})
+
+    run(test())
