@@ -58,6 +58,10 @@ class StartError(ElaunchError):
     code = "start_failed"
 
 
+class SpawnerDiedError(StartError):
+    """The spawner process has died, or did not answer and was killed; all that it had started is gone."""
+
+
 class LeaseLostError(ElaunchError):
     """The node's lease ended, or can no longer be known to live: its ranks may not run on."""
 

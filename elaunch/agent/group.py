@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 import time
@@ -15,7 +16,7 @@ from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
-from elaunch.errors import StartError
+from elaunch.errors import SpawnerDiedError, StartError
 
 
 class Logs(Protocol):
@@ -120,7 +121,9 @@ class Group:
         self._running = None
 
     async def _stop(self, grace: float | None) -> None:
-        if not self._spawner.lost.is_set():
+        if self._spawner.lost.is_set():
+            return
+        with contextlib.suppress(SpawnerDiedError):  # nothing is left then either; it is replaced where that is seen
             await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
 
     async def signal(self, signum: signal.Signals) -> None:

@@ -19,7 +19,7 @@ from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel, Message
 from elaunch.agent.start import RankStart
-from elaunch.errors import StartError
+from elaunch.errors import SpawnerDiedError, StartError
 
 __all__ = ["STORE", "Exit", "Program", "RankStart", "Spawner"]
 
@@ -175,16 +175,16 @@ class Spawner:
         """Stop all that was started, whole trees and the store: ``signum``, ``grace`` seconds, SIGKILL.
 
         Returns when all of it is gone. What is stopped or traced gets SIGKILL at once. Raises StartError if
-        something outlives SIGKILL (uninterruptible sleep), and if the spawner process died, after all has
-        been killed.
+        something outlives SIGKILL (uninterruptible sleep), and SpawnerDiedError if the spawner process died or
+        does not answer, after all has been killed.
         """
         message = {"op": "stop", "signum": int(signum), "grace": grace}
         try:
             reply = await self._ask(message, grace + 2 * _KILL_BOUND_SECONDS)
-        except StartError:
+        except StartError as error:
             self._kill_process()
             await self._gone()
-            raise
+            raise SpawnerDiedError(str(error)) from None
         if reply["left"]:
             pids = ", ".join(map(str, reply["left"]))
             raise StartError(f"processes {pids} are still there {_KILL_BOUND_SECONDS:.0f} s after SIGKILL")
