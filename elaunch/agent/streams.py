@@ -11,6 +11,8 @@ from pathlib import Path
 from elaunch.agent.options import LogOptions, Streams
 from elaunch.errors import StartError
 
+_LONGEST_NAME = 200  # bytes of a job's name in that of its folder; a file system takes 255 in all
+
 
 @dataclass(frozen=True, slots=True)
 class RankStreams:
@@ -26,7 +28,7 @@ class LogFolder:
     """The folder of one agent's run: ``<log_dir>/<run_id>_<random>``, made at the first generation."""
 
     def __init__(self, run_id: str, options: LogOptions) -> None:
-        self._run_id = run_id.replace("/", "_")
+        self._run_id = run_id.replace("/", "_").encode()[:_LONGEST_NAME].decode(errors="ignore")
         self._options = options
         self._base: Path | None = None
         self._folder: Path | None = None
