@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from typing import TextIO
 import structlog
 
 from elaunch.agent import failures
+from elaunch.agent.console import shown
 from elaunch.agent.environment import (
     Group,
     Place,
@@ -136,7 +138,7 @@ class Output:
         attempt: Path | None,
     ) -> None:
         self._files: list[TextIO] = []
-        out, err = [Sink(sys.stdout)], [Sink(sys.stderr)]
+        out, err = [Sink(shown(sys.stdout, 1))], [Sink(shown(sys.stderr, 2))]
         if attempt is not None and options.duplicate_stdout:
             out.append(Sink(self._open(attempt / "filtered_stdout.log"), options.duplicate_stdout))
         if attempt is not None and options.duplicate_stderr:
@@ -156,4 +158,5 @@ class Output:
         if not await self._tailer.stop():
             structlog.get_logger().warning("output_not_shown", reason="the console did not take the ranks' output")
         for file in self._files:
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
