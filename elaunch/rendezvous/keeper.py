@@ -26,7 +26,7 @@ from pathlib import Path
 from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
 from elaunch.rendezvous import child
 from elaunch.rendezvous.binary import find_etcd
-from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.child import NEEDED_SPACE, Layout
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
@@ -167,10 +167,14 @@ class Keeper:
         await self._restore()
 
     def _data_is_to_blame(self) -> bool:
-        words = self._layout.last_words()
-        foreign = ("address already in use", "no space left", "permission denied", "too many open files")
+        words = self._layout.log_text()
+        foreign = (
+            *("address already in use", "no space left", "permission denied", "too many open files"),
+            *("file-descriptor", "read-only file system", "quota exceeded", "cannot allocate memory"),
+        )
         ended_by_itself = self._etcd is not None and (self._etcd.returncode or 0) > 0
-        return self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
+        room = self._layout.free_space() > NEEDED_SPACE  # on a full disk the log is empty too
+        return room and self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
 
     async def _try_start(self) -> None:
         self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
@@ -184,8 +188,14 @@ class Keeper:
         await asyncio.to_thread(child.stop, self._etcd)
         raise EndpointUnreachableError(
             f"rendezvous: the embedded etcd {find_etcd().version} did not start on {self._order.endpoint} "
-            f"(data in {self._layout.data}): {self._layout.last_words()}"
+            f"(data in {self._layout.data}): {self._layout.last_words()}{self._shortage()}"
         )
+
+    def _shortage(self) -> str:
+        free = self._layout.free_space()
+        if free > NEEDED_SPACE:
+            return ""
+        return f"; only {free >> 20} MB are free there, and etcd wants {NEEDED_SPACE >> 20}"
 
     async def _check(self) -> None:
         """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
