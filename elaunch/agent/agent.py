@@ -156,7 +156,10 @@ class Agent:
         self._page.set(deadline - margin)
 
     def _on_lease(self, lease: int) -> None:
-        write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
+        try:
+            write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
+        except OSError as error:  # only costs the others the rest of the lease, should this agent be killed
+            structlog.get_logger().warning("farewell_not_written", reason=str(error))
 
     async def _await_etcd(self) -> None:
         """After a lost lease: the ranks are gone; join again if etcd answers in time."""
@@ -222,7 +225,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
                 keepers.append(backend.embedded.keeper)
             stack.push_async_callback(backend.release, options.conf.close_timeout)
             server = ControlServer(options.job)
-            port = await server.start(LOOPBACK if address == LOOPBACK else "[::]")
+            port = await server.start(LOOPBACK if address == LOOPBACK else "::")
             stack.push_async_callback(server.stop)
             control = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
             yield Agent(options, backend, server, control, group, board, page, signals, farewell)

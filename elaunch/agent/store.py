@@ -8,8 +8,9 @@ from pathlib import Path
 
 import structlog
 
-from elaunch.agent.options import EtcdAccess, LaunchOptions
-from elaunch.rendezvous.addresses import owns
+from elaunch.agent.options import Endpoint, EtcdAccess, LaunchOptions
+from elaunch.errors import EndpointUnreachableError, UsageError
+from elaunch.rendezvous.addresses import owns, resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
@@ -85,16 +86,37 @@ def is_host(options: LaunchOptions) -> bool:
 
 
 def local_address(options: LaunchOptions) -> str:
-    """The address under which other nodes reach this one: the one from which it reaches the rendezvous."""
+    """The address under which other nodes reach this one: the one from which it reaches the rendezvous.
+
+    Raises EndpointUnreachableError where the endpoint has no address or no way leads there, UsageError where
+    ``--local-addr`` names nothing.
+    """
     if options.local_addr:
+        if not resolve(options.local_addr):
+            raise UsageError(f"--local-addr={options.local_addr}: this name has no address")
         return options.local_addr
     if options.standalone or options.max_nodes == 1:
         return LOOPBACK
-    endpoint = options.endpoints[0]
-    family, _, _, _, target = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(target)  # sends nothing: the kernel only chooses the route
-        return str(probe.getsockname()[0])
+    failed = []
+    for endpoint in options.endpoints:
+        try:
+            return _address_towards(endpoint)
+        except (OSError, UnicodeError) as error:
+            failed.append(f"{endpoint}: {getattr(error, 'strerror', None) or 'no host name'}")
+    raise EndpointUnreachableError(f"rendezvous: no endpoint can be reached from here ({'; '.join(failed)})")
+
+
+def _address_towards(endpoint: Endpoint) -> str:
+    """This machine's address on the way to ``endpoint``. Raises OSError or UnicodeError where there is no way."""
+    failed: OSError | None = None
+    for family, _, _, _, target in socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_DGRAM):
+        try:
+            with socket.socket(family, socket.SOCK_DGRAM) as probe:
+                probe.connect(target)  # sends nothing: the kernel only chooses the route
+                return str(probe.getsockname()[0])
+        except OSError as error:  # a host may have an IPv6 address that is out of reach, and an IPv4 one that is not
+            failed = failed or error
+    raise failed or OSError(0, "no address")
 
 
 def listen(address: str) -> socket.socket:
