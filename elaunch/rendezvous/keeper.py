@@ -20,7 +20,7 @@ import socket
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
@@ -30,7 +30,7 @@ from elaunch.rendezvous.child import NEEDED_SPACE, Layout
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import State, decode
+from elaunch.rendezvous.records import State, decode, encode
 from elaunch.rendezvous.store import KeyValue, Put, absent
 from elaunch.rendezvous.waiting import within
 
@@ -211,9 +211,19 @@ class Keeper:
         await self._store.check(timeout=max(0.1, deadline - time.monotonic()))
 
     async def _restore(self) -> None:
-        """Write back the state of an earlier run whose data are gone; create-only, so that newer data win."""
-        value = self._saved.read()
-        if value is not None and not self._order.disposable:
+        """Write back the state of an earlier run whose data are gone; create-only, so that newer data win.
+
+        Its horizon is a revision of an etcd that is no more: left as it is, the nodes of the next run would count as
+        those of the last, and end as it ended.
+        """
+        saved = None if self._order.disposable else self._saved.read()
+        if saved is not None:
+            try:
+                value = encode(replace(decode(State, saved), horizon=0))
+            except ValueError as error:
+                raise EndpointUnreachableError(
+                    f"rendezvous: {self._saved.path} is damaged ({error}); without it generations count from 1"
+                ) from None
             with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
                 await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
 
