@@ -14,7 +14,7 @@ import structlog
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
 from elaunch.controller.client import converse
-from elaunch.controller.commands import Command, End
+from elaunch.controller.commands import Command, End, command_for
 from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
 from elaunch.controller.server import ControlServer
@@ -141,12 +141,19 @@ class Membership:
                 site.server.serve(term, token)
                 try:
                     await term.run()
+                    self._hear_own_end(term)
                     return True
                 except (EtcdLostError, AmbiguousError, ConflictError) as error:
                     self._log.warning("etcd_unreachable", reason=str(error))
         finally:
             site.server.pause()
             self._leading = None
+
+    def _hear_own_end(self, term: Term) -> None:
+        """A term that finds its job ended, and this node the last, is over before this node's stream has come."""
+        view = term.job.nodes.get(self._node.node_id)
+        if view is not None and not self._end.done():
+            self._take(command_for(term.job, view, ""))
 
     async def _follow(self, election: Election) -> None:
         """Keep a stream to whoever leads."""
