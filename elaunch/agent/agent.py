@@ -197,7 +197,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     page = DeadlinePage.create()
     farewell = runtime / "farewell.json"
     keepers: list[int] = []
-    preparation = LaunchPreparation(options, os.environ)
+    preparation = LaunchPreparation(options, os.environ, runtime)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     try:

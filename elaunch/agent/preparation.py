@@ -37,11 +37,11 @@ LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 class LaunchPreparation:
     """What the agent knows of its ranks before they start, and of their exits after."""
 
-    def __init__(self, options: LaunchOptions, environ: Mapping[str, str], node_id: str = "") -> None:
+    def __init__(self, options: LaunchOptions, environ: Mapping[str, str], scratch: Path | None = None) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
         self.env, self.warning = with_thread_limit(shown, options.slots)
-        self.node_id = node_id
-        self.folder = LogFolder(options.job, options.logs)
+        self.node_id = ""
+        self.folder = LogFolder(options.job, options.logs, scratch)
         self._options = options
         self._streams: dict[int, RankStreams] = {}
 

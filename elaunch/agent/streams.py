@@ -25,9 +25,13 @@ class RankStreams:
 
 
 class LogFolder:
-    """The folder of one agent's run: ``<log_dir>/<run_id>_<random>``, made at the first generation."""
+    """The folder of one agent's run: ``<log_dir>/<run_id>_<random>``, made at the first generation.
 
-    def __init__(self, run_id: str, options: LogOptions) -> None:
+    A temporary one in which nobody asked for a file is made in ``scratch``, and goes with it.
+    """
+
+    def __init__(self, run_id: str, options: LogOptions, scratch: Path | None = None) -> None:
+        self._scratch = scratch
         self._run_id = run_id.replace("/", "_").encode()[:_LONGEST_NAME].decode(errors="ignore")
         self._options = options
         self._base: Path | None = None
@@ -56,16 +60,18 @@ class LogFolder:
 
     def remove_unused(self) -> None:
         """At the end of the job: take away a temporary folder in which nobody asked for a file."""
-        options = self._options
-        if self._base is None or any(options.redirects) or any(options.tee):
-            return
-        shutil.rmtree(self._base, ignore_errors=True)
+        if self._base is not None and not self._asked():
+            shutil.rmtree(self._base, ignore_errors=True)
+
+    def _asked(self) -> bool:
+        return any(self._options.redirects) or any(self._options.tee)
 
     def _make(self) -> None:
         if self._folder is not None:
             return
         if self._options.directory is None:
-            base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_"))
+            scratch = None if self._asked() else self._scratch
+            base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_", dir=scratch))
         else:
             base = Path(self._options.directory)
             base.mkdir(parents=True, exist_ok=True)
