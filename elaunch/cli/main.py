@@ -31,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def launch(arguments: Sequence[str]) -> int:
     """Start a job's ranks on this node, and stay until they are done."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the agent handles it: an early Ctrl-C needs no traceback
     options = parse(arguments, os.environ)
 
     import asyncio
