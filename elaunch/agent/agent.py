@@ -174,7 +174,10 @@ class Agent:
 
     def _on_lease(self, lease: int) -> None:
         self._lease = lease
-        write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
+        try:
+            write_farewell(self._farewell, self._backend.endpoints, self._options.conf.access, lease)
+        except OSError as error:  # only costs the others the rest of the lease, should this agent be killed
+            structlog.get_logger().warning("farewell_not_written", reason=str(error))
 
     async def _await_etcd(self) -> None:
         """After a lost lease: the ranks are gone; join again if etcd answers in time.
@@ -218,7 +221,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     farewell = runtime / "farewell.json"
     keepers: list[int] = []
     dog = watchdog(os.environ)
-    preparation = LaunchPreparation(options, os.environ, watchdog=dog)
+    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     try:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,7 +77,7 @@ def copy_root_cause(root: Failure, destination: str | Path) -> None:
     text = _read(Path(root.error_file)) if root.error_file else ""
     try:
         data = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict) or "message" not in data:
         extra = {"py_callstack": root.traceback, "timestamp": str(int(root.time))}
@@ -90,10 +91,16 @@ def _read(path: Path | None) -> str:
     if path is None:
         return ""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_waiting) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return ""
             return file.read(_MOST_READ).decode(errors="replace")
     except OSError:
         return ""
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe in its place would have us wait for a writer
 
 
 def _told(text: str) -> _Told:

@@ -1,7 +1,8 @@
 """``python -m elaunch.agent.farewell FILE``: give back the lease of an agent that was killed.
 
 Started by the spawner process after it has killed every rank of the dead agent, so that the rest of the job goes on
-at once instead of when the lease would end. FILE holds where etcd is and which lease it was; it is removed.
+at once instead of when the lease would end. FILE holds where etcd is and which lease it was; it is removed, with the
+agent's folder in which it is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import dataclasses
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,7 +46,8 @@ def main() -> int:
         data = json.loads(path.read_text())
     except FileNotFoundError:
         return 0  # the agent died before it had a lease
-    path.unlink()
+    finally:
+        shutil.rmtree(path.parent, ignore_errors=True)  # the agent's own folder: it cannot take it away any more
     try:
         asyncio.run(_revoke(data))
     except ElaunchError as error:

@@ -138,13 +138,7 @@ class Group:
         self._running = None
 
     async def _stop(self, grace: float | None) -> None:
-        """Nothing runs before the spawner process was ready, and nothing after it died."""
-        if self._spawner.was_ready and not self._spawner.lost.is_set():
-            try:
-                await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
-            except StartError:
-                if not self._spawner.lost.is_set():
-                    raise  # else it died meanwhile, and all that was left of its ranks has been killed
+        await self._spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
 
     async def signal(self, signum: signal.Signals) -> None:
         """Pass a signal on to every rank; nothing else follows from it, not even where there is none to take it."""

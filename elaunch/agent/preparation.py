@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TextIO
 import structlog
 
 from elaunch.agent import failures
+from elaunch.agent.console import shown
 from elaunch.agent.environment import (
     Group,
     Place,
@@ -42,14 +44,14 @@ class LaunchPreparation:
     """What the agent knows of its ranks before they start, and of their exits after.
 
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
-    ``--logs-specs``.
+    ``--logs-specs``. ``scratch`` is a folder that goes with the agent.
     """
 
     def __init__(
         self,
         options: LaunchOptions,
         environ: Mapping[str, str],
-        node_id: str = "",
+        scratch: Path | None = None,
         watchdog: Watchdog | None = None,
     ) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
@@ -57,8 +59,8 @@ class LaunchPreparation:
         if watchdog is not None:
             self.env[TIMER_FILE] = str(watchdog.path)
         self._watchdog = watchdog
-        self.node_id = node_id
-        self.folder = LogFolder(options.job, options.logs)
+        self.node_id = ""
+        self.folder = LogFolder(options.job, options.logs, scratch)
         self.events = EventLog(options)
         self.logs_specs: TorchSide | None = None
         self.cpus: Sequence[tuple[int, ...]] = ()
@@ -185,7 +187,7 @@ class Output:
         options: LogOptions,
     ) -> None:
         self._files: list[TextIO] = []
-        out, err = [Sink(sys.stdout)], [Sink(sys.stderr)]
+        out, err = [Sink(shown(sys.stdout, 1))], [Sink(shown(sys.stderr, 2))]
         if to.filtered_stdout is not None and options.duplicate_stdout:
             out.append(Sink(self._open(to.filtered_stdout), options.duplicate_stdout))
         if to.filtered_stderr is not None and options.duplicate_stderr:
@@ -205,4 +207,5 @@ class Output:
         if not await self._tailer.stop():
             structlog.get_logger().warning("output_not_shown", reason="the console did not take the ranks' output")
         for file in self._files:
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()

@@ -8,8 +8,8 @@ from pathlib import Path
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
-from elaunch.errors import EndpointUnreachableError
-from elaunch.rendezvous.addresses import own_address, owns
+from elaunch.errors import EndpointUnreachableError, UsageError
+from elaunch.rendezvous.addresses import own_address, owns, resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
@@ -88,19 +88,22 @@ def local_address(options: LaunchOptions) -> str:
     """The address under which other nodes reach this one: the one from which it reaches the rendezvous.
 
     Asked for once the rendezvous answers: its name may not be known to the resolver before. Raises
-    EndpointUnreachableError where no endpoint has a route.
+    EndpointUnreachableError where the endpoint has no address or no way leads there, UsageError where
+    ``--local-addr`` names nothing.
     """
     if options.local_addr:
+        if not resolve(options.local_addr):
+            raise UsageError(f"--local-addr={options.local_addr}: this name has no address")
         return options.local_addr
     if options.standalone or options.max_nodes == 1:
         return LOOPBACK
-    last: OSError | None = None
+    failed = []
     for endpoint in options.endpoints:
         try:
             return own_address(endpoint.host, endpoint.port)
-        except OSError as error:
-            last = error
-    named = ", ".join(map(str, options.endpoints))
+        except (OSError, UnicodeError) as error:
+            failed.append(f"{endpoint}: {getattr(error, 'strerror', None) or 'no host name'}")
     raise EndpointUnreachableError(
-        f"rendezvous: no route to {named}: {last}; give this node's own address with --local-addr"
+        f"rendezvous: no endpoint can be reached from here ({'; '.join(failed)}); give this node's own address with"
+        " --local-addr"
     )

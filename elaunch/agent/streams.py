@@ -12,6 +12,8 @@ from pathlib import Path
 from elaunch.agent.options import LogOptions, Streams
 from elaunch.errors import StartError
 
+_LONGEST_NAME = 200  # bytes of a job's name in that of its folder; a file system takes 255 in all
+
 
 @dataclass(frozen=True, slots=True)
 class RankStreams:
@@ -28,10 +30,13 @@ class LogFolder:
 
     In it is a folder for each generation: ``attempt_<n>`` after n restarts, as with torchrun, and ``attempt_<n>.2``, .3
     for those that follow without a restart being charged, because nodes came or left. None is ever used twice.
+
+    A temporary one in which nobody asked for a file is made in ``scratch``, and goes with it.
     """
 
-    def __init__(self, run_id: str, options: LogOptions) -> None:
-        self._run_id = run_id.replace("/", "_")
+    def __init__(self, run_id: str, options: LogOptions, scratch: Path | None = None) -> None:
+        self._scratch = scratch
+        self._run_id = run_id.replace("/", "_").encode()[:_LONGEST_NAME].decode(errors="ignore")
         self._options = options
         self._base: Path | None = None
         self._folder: Path | None = None
@@ -59,10 +64,11 @@ class LogFolder:
 
     def remove_unused(self) -> None:
         """At the end of the job: take away a temporary folder in which nobody asked for a file."""
-        options = self._options
-        if self._base is None or any(options.redirects) or any(options.tee):
-            return
-        shutil.rmtree(self._base, ignore_errors=True)
+        if self._base is not None and not self._asked():
+            shutil.rmtree(self._base, ignore_errors=True)
+
+    def _asked(self) -> bool:
+        return any(self._options.redirects) or any(self._options.tee)
 
     def _make_attempt(self, restart_count: int) -> Path:
         first = self._make() / f"attempt_{restart_count}"
@@ -79,7 +85,8 @@ class LogFolder:
         if self._folder is not None:
             return self._folder
         if self._options.directory is None:
-            base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_"))
+            scratch = None if self._asked() else self._scratch
+            base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_", dir=scratch))
         else:
             base = Path(self._options.directory)
             base.mkdir(parents=True, exist_ok=True)

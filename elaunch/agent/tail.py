@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import contextlib
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
+from elaunch.agent.console import Writable
 from elaunch.agent.options import Streams
 from elaunch.agent.streams import RankStreams
 
@@ -23,14 +25,15 @@ _END_SECONDS = 10.0
 class Sink:
     """Where lines go, and which: those that hold one of ``filters``, all where there are none."""
 
-    file: TextIO
+    file: Writable
     filters: tuple[str, ...] = ()
 
     def take(self, prefix: str, lines: Iterable[str]) -> None:
         chosen = [line for line in lines if not self.filters or any(f in line for f in self.filters)]
         if chosen:
-            self.file.write("".join(f"{prefix}{line}\n" for line in chosen))
-            self.file.flush()
+            with contextlib.suppress(OSError):  # a full disk ends no training
+                self.file.write("".join(f"{prefix}{line}\n" for line in chosen))
+                self.file.flush()
 
 
 class _Tail:

@@ -26,14 +26,17 @@ class Build:
     xpu: bool = True
 
 
+_MOST = 10_000  # ranks of a node: more is a slip of the finger
+
+
 def count_slots(text: str, environ: Mapping[str, str]) -> int:
     """``--nproc-per-node`` as a number. Raises ValueError that says what was expected."""
-    if re.fullmatch(r"[0-9]+", text) and int(text) > 0:
+    if re.fullmatch(r"[0-9]{1,9}", text) and 0 < int(text) <= _MOST:
         return int(text)
     if text == "cpu":
         return cpu_count()
     if text not in ("gpu", "xpu", "auto"):
-        raise ValueError("expected a number from 1 up, auto, cpu, gpu or xpu")
+        raise ValueError(f"expected a number from 1 to {_MOST}, auto, cpu, gpu or xpu")
     build = torch_build()
     gpus = gpu_count(environ, build) if text != "xpu" else 0
     xpus = xpu_count(environ, build) if text != "gpu" and not gpus else 0

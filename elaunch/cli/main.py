@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 
 from elaunch.cli.options import parse
 from elaunch.cli.parser import HINT
-from elaunch.errors import ElaunchError
+from elaunch.errors import ElaunchError, StartError
 
 Command = Callable[[Sequence[str]], int]
+_PATIENCE = 10.0  # seconds for a reader to take the last words
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,25 +23,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(arguments)
     except ElaunchError as error:
         return _complain(" ".join(str(error).splitlines()), error.exit_code)
+    except OSError as error:  # a full disk, a limit on open files: the machine's, wherever it was met
+        return _complain(f"this machine does not let the agent work: {error}", StartError.exit_code)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
 
 def launch(arguments: Sequence[str]) -> int:
     """Start a job's ranks on this node, and stay until they are done."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the agent handles it: an early Ctrl-C needs no traceback
     options = parse(arguments, os.environ)
 
     import asyncio
 
     from elaunch.agent.agent import run_agent
+    from elaunch.agent.console import hold_standard_streams, own_words
     from elaunch.cli import output, report
 
+    hold_standard_streams()
     log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job)
     for warning in options.warnings:
         log.warning("option", text=warning)
     outcome = asyncio.run(run_agent(options))
     if outcome.failures:
-        print(report.render(options.program.target, outcome.failures), file=sys.stderr, flush=True)
+        own_words(_PATIENCE).write(report.render(options.program.target, outcome.failures) + "\n")
     elif outcome.exit_code:
         return _complain(outcome.reason, outcome.exit_code)
     return outcome.exit_code
@@ -51,7 +58,9 @@ def _hint(_: Sequence[str]) -> int:
 
 
 def _complain(line: str, exit_code: int) -> int:
-    print(f"elaunch: error: {line}", file=sys.stderr, flush=True)
+    from elaunch.agent.console import own_words
+
+    own_words(_PATIENCE).write(f"elaunch: error: {line}\n")
     return exit_code
 
 

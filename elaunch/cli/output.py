@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from typing import Any
 
 import structlog
 
+from elaunch.agent.console import Writable, own_words
 from elaunch.errors import UsageError
 
 FORMAT_VARIABLE = "ELAUNCH_LOG_FORMAT"
@@ -26,13 +26,13 @@ Event = MutableMapping[str, Any]
 
 
 def configure(
-    level: str, form: str, stream: TextIO | None = None, **context: Any
+    level: str, form: str, stream: Writable | None = None, **context: Any
 ) -> structlog.typing.FilteringBoundLogger:
     """Set structlog up for this process, with ``context`` on every line, and return a logger.
 
     Raises UsageError unless ``form`` is ``console`` or ``json``.
     """
-    target = stream or sys.stderr
+    target = stream or own_words()
     renderer: structlog.typing.Processor
     if form == "json":
         renderer = structlog.processors.JSONRenderer(default=str)
@@ -52,7 +52,7 @@ def configure(
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
-        logger_factory=structlog.PrintLoggerFactory(target),
+        logger_factory=lambda *_: _Lines(target),
         cache_logger_on_first_use=False,
     )
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
@@ -70,6 +70,19 @@ def hide_secrets(_: Any, __: str, event: Event) -> Event:
         if any(word in key.lower() for word in _SECRET):
             event[key] = "***"
     return event
+
+
+class _Lines:
+    """The logger below structlog's: one write for each line, whatever its level."""
+
+    def __init__(self, target: Writable) -> None:
+        self._target = target
+
+    def msg(self, line: str) -> None:
+        self._target.write(line + "\n")
+        self._target.flush()
+
+    debug = info = warning = error = critical = exception = fatal = msg
 
 
 class _Console:

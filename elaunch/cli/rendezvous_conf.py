@@ -13,6 +13,7 @@ from elaunch.cli.convert import boolean, number
 from elaunch.errors import UsageError
 
 PASSWORD_VARIABLE = "ELAUNCH_ETCD_PASSWORD"
+_LONGEST_TTL = 1_000_000  # seconds
 _TORCH_NAMES = {"cert": "ssl_cert", "key": "ssl_cert_key"}
 _ALIASES = {"ssl_cert": "cert", "ssl_cert_key": "key", "cacert": "ca_cert"}
 
@@ -31,8 +32,8 @@ def _count(text: str) -> int:
 
 
 def _ttl(text: str) -> int:
-    if not text.isdecimal() or int(text) < 2:
-        raise ValueError("expected whole seconds, 2 or more")
+    if not text.isdecimal() or not 2 <= int(text) <= _LONGEST_TTL:
+        raise ValueError(f"expected whole seconds, 2 or more, {_LONGEST_TTL} at most")
     return int(text)
 
 

@@ -16,6 +16,7 @@ from elaunch.cli.streams import parse_ranks, parse_streams
 from elaunch.errors import UsageError
 
 T = TypeVar("T")
+_MOST = 100_000  # nodes; a slip of the finger is no reason to wait for the join timeout
 _NEVER = (signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD)
 
 
@@ -33,8 +34,8 @@ def parse_nodes(text: str) -> tuple[int, int]:
         raise ValueError("expected N or MIN:MAX, such as 2 or 1:4")
     low, _, high = text.partition(":")
     least, most = int(low), int(high or low)
-    if not 0 < least <= most:
-        raise ValueError("expected 0 < MIN <= MAX")
+    if not 0 < least <= most <= _MOST:
+        raise ValueError(f"expected 0 < MIN <= MAX <= {_MOST}")
     return least, most
 
 

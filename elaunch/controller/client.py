@@ -11,7 +11,7 @@ import grpc.aio
 
 from elaunch.controller.commands import Command
 from elaunch.controller.job import NodeStatus
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, pack_status, unpack_command
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_status, unpack_command
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Leader
 
@@ -43,7 +43,7 @@ async def converse(
             request_serializer=pb.NodeStatus.SerializeToString,
             response_deserializer=pb.Command.FromString,
         )
-        call = method(metadata=(("elaunch-job", job), ("elaunch-token", leader.token)))
+        call = method(metadata=(("elaunch-job", job_mark(job)), ("elaunch-token", leader.token)))
         sender = asyncio.create_task(_send(call, epoch, next_status))
         try:
             while (message := await call.read()) is not _EOF:

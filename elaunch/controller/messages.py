@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,11 @@ _PHASES = {
     RunPhase.FAILED: pb.RUN_PHASE_FAILED,
 }
 _PHASES_BACK = {number: phase for phase, number in _PHASES.items()}
+
+
+def job_mark(job: str) -> str:
+    """What stands for a job's name in metadata, which takes ASCII only, and little of it."""
+    return hashlib.sha256(job.encode()).hexdigest()
 
 
 def pack_status(status: NodeStatus, epoch: int) -> pb.NodeStatus:

@@ -11,8 +11,9 @@ import grpc.aio
 import structlog
 
 from elaunch.controller.leader import Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, pack_command, unpack_status
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_status
 from elaunch.controller.streams import Outbox
+from elaunch.errors import StartError
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.waiting import within
 
@@ -48,8 +49,12 @@ class ControlServer:
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
 
     async def start(self, host: str) -> int:
-        """Listen on ``host`` and a free port; the port."""
-        port = self._server.add_insecure_port(f"[{host}]:0" if ":" in host else f"{host}:0")
+        """Listen on ``host``, an address, and a free port; the port. Raises StartError."""
+        address = f"[{host}]:0" if ":" in host else f"{host}:0"
+        try:
+            port = self._server.add_insecure_port(address)
+        except RuntimeError:
+            raise StartError(f"cannot listen on {address} for the other nodes") from None
         await self._server.start()
         return port
 
@@ -97,7 +102,7 @@ class ControlServer:
         if not hmac.compare_digest(token.encode(), self._token.encode()):
             structlog.get_logger().warning("stream_refused", peer=context.peer(), reason="wrong or missing token")
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
-        if metadata.get("elaunch-job") != self._job:
+        if metadata.get("elaunch-job") != job_mark(self._job):
             await context.abort(grpc.StatusCode.NOT_FOUND, "this agent leads another job")
         return self._term
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,10 +19,14 @@ from elaunch.rendezvous.binary import EtcdBinary
 _TIMING = ("--heartbeat-interval", "20", "--election-timeout", "200")
 _SOCKET = "client:1"  # etcd wants even the name of a Unix socket to look like host:port
 _PEER = "unix://peer:1"  # nobody will ever connect; on a Unix socket it can clash with nobody
-# Sets PR_SET_PDEATHSIG to SIGTERM and becomes etcd. A program of its own, as code between fork and exec is
-# unsafe in a process with threads.
+NEEDED_SPACE = 128 << 20  # bytes; etcd sets aside two log segments of 64 MB
+_MOST_READ = 1 << 18  # bytes of the log
+# Sets PR_SET_PDEATHSIG to SIGTERM, takes all the open files that it may have, and becomes etcd. A program of its own,
+# as code between fork and exec is unsafe in a process with threads.
 _TRAMPOLINE = (
-    "import ctypes, os, sys\n"
+    "import ctypes, os, resource, sys\n"
+    "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+    "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n"
     "ctypes.CDLL(None).prctl(1, 15)\n"
     "os.getppid() == int(sys.argv[1]) or sys.exit(1)\n"
     "os.execv(sys.argv[2], sys.argv[2:])\n"
@@ -45,13 +51,42 @@ class Layout:
     def endpoint(self) -> str:
         return f"unix:{self.directory / _SOCKET}"
 
-    def last_words(self) -> str:
-        """The last lines of the log, as one."""
+    def log_text(self) -> str:
+        """The end of the log, empty if there is none."""
         try:
-            text = self.log.read_text(errors="replace")
+            with self.log.open("rb") as file:
+                file.seek(max(0, self.log.stat().st_size - _MOST_READ))
+                return file.read().decode(errors="replace")
         except OSError:
-            return "it left no log"
-        return " | ".join(text.strip().splitlines()[-3:])[-800:] or "it said nothing"
+            return ""
+
+    def last_words(self) -> str:
+        """Why it ended, in one line, as far as the log tells."""
+        lines = self.log_text().strip().splitlines()
+        complaints = [text for line in lines if (text := _complaint(line))]
+        text = complaints[-1] if complaints else " | ".join(lines[-3:])
+        return text[:800] or "it said nothing"
+
+    def free_space(self) -> int:
+        """Bytes that are left where the data are."""
+        try:
+            return shutil.disk_usage(self.directory).free
+        except OSError:
+            return 0
+
+
+def _complaint(line: str) -> str:
+    """What a line of the log complains of: the error of a JSON line, the reason of a panic; else nothing."""
+    if line.startswith("panic: "):
+        return line
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return ""
+    if not isinstance(entry, dict) or entry.get("level") not in ("error", "panic", "fatal"):
+        return ""
+    more = [f"{key} {entry[key]}" for key in ("error", "current-limit", "recommended-limit") if key in entry]
+    return ": ".join([str(entry.get("msg", "")), ", ".join(more)] if more else [str(entry.get("msg", ""))])
 
 
 def start(

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -163,16 +164,29 @@ class _Place:
 
 
 async def _hire(order: Order) -> EmbeddedEtcd:
-    """Start a keeper and wait until its etcd serves."""
+    """Start a keeper and wait until its etcd serves. What is not started leaves no directory of its own behind."""
+    try:
+        return await _hired(order)
+    except BaseException:
+        if order.disposable:
+            shutil.rmtree(order.directory, ignore_errors=True)
+        raise
+
+
+async def _hired(order: Order) -> EmbeddedEtcd:
     ours, its = socket.socketpair()
-    with its:
-        order = replace(order, agent=its.fileno())
-        process = _spawn(order)
+    try:
+        with its:
+            order = replace(order, agent=its.fileno())
+            process = _spawn(order)
+    except OSError as error:
+        ours.close()
+        raise StartError(f"cannot start the keeper of the embedded etcd: {error}") from error
     talk = await asyncio.open_unix_connection(sock=ours)
     try:
         answer = await _ask(talk, order.job)
     except ConnectionError:
-        raise StartError(f"the keeper of the embedded etcd died; see {_log(order)}") from None
+        raise StartError(f"the keeper of the embedded etcd died: {_last_words(order)}") from None
     if "endpoint" not in answer:
         talk[1].close()
         raise EndpointUnreachableError(answer["error"])
@@ -181,6 +195,13 @@ async def _hire(order: Order) -> EmbeddedEtcd:
 
 def _log(order: Order) -> Path:
     return Path(order.directory) / "keeper.log"
+
+
+def _last_words(order: Order) -> str:
+    try:
+        return _log(order).read_text(errors="replace").strip().splitlines()[-1][-500:]
+    except (OSError, IndexError):
+        return "it said nothing"
 
 
 def _spawn(order: Order) -> subprocess.Popen[bytes]:

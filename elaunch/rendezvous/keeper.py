@@ -26,7 +26,7 @@ from pathlib import Path
 from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
 from elaunch.rendezvous import child
 from elaunch.rendezvous.binary import find_etcd
-from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.child import NEEDED_SPACE, Layout
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
@@ -167,10 +167,14 @@ class Keeper:
         await self._restore()
 
     def _data_is_to_blame(self) -> bool:
-        words = self._layout.last_words()
-        foreign = ("address already in use", "no space left", "permission denied", "too many open files")
+        words = self._layout.log_text()
+        foreign = (
+            *("address already in use", "no space left", "permission denied", "too many open files"),
+            *("file-descriptor", "read-only file system", "quota exceeded", "cannot allocate memory"),
+        )
         ended_by_itself = self._etcd is not None and (self._etcd.returncode or 0) > 0
-        return self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
+        room = self._layout.free_space() > NEEDED_SPACE  # on a full disk the log is empty too
+        return room and self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
 
     async def _try_start(self) -> None:
         self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
@@ -184,8 +188,14 @@ class Keeper:
         await asyncio.to_thread(child.stop, self._etcd)
         raise EndpointUnreachableError(
             f"rendezvous: the embedded etcd {find_etcd().version} did not start on {self._order.endpoint} "
-            f"(data in {self._layout.data}): {self._layout.last_words()}"
+            f"(data in {self._layout.data}): {self._layout.last_words()}{self._shortage()}"
         )
+
+    def _shortage(self) -> str:
+        free = self._layout.free_space()
+        if free > NEEDED_SPACE:
+            return ""
+        return f"; only {free >> 20} MB are free there, and etcd wants {NEEDED_SPACE >> 20}"
 
     async def _check(self) -> None:
         """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
@@ -201,11 +211,21 @@ class Keeper:
         await self._store.check(timeout=max(0.1, deadline - time.monotonic()))
 
     async def _restore(self) -> None:
-        """Write back the state of an earlier run whose data are gone; create-only, so that newer data win."""
-        value = self._saved.read()
-        if value is not None and not self._order.disposable:
+        """Write back the state of an earlier run whose data are gone; create-only, so that newer data win.
+
+        Its horizon is a revision of an etcd that is no more: left as it is, the nodes of the next run would count as
+        those of the last, and end as it ended.
+        """
+        saved = None if self._order.disposable else self._saved.read()
+        if saved is not None:
+            try:
+                value = encode(replace(decode(State, saved), horizon=0))
+            except ValueError as error:
+                raise EndpointUnreachableError(
+                    f"rendezvous: {self._saved.path} is damaged ({error}); without it generations count from 1"
+                ) from None
             with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
-                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, _of_the_past(value))])
+                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
 
     def _save(self, value: bytes) -> bool:
         """Whether it is saved now. A full disk must not end the keeper: etcd still has the value."""
@@ -284,14 +304,6 @@ async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
         return await asyncio.open_unix_connection(endpoint.removeprefix("unix:"))
     host, _, port = endpoint.rpartition(":")
     return await asyncio.open_connection(host.strip("[]"), int(port))
-
-
-def _of_the_past(value: bytes) -> bytes:
-    """A state whose etcd is gone: revisions count from the start again, and no node of it is alive."""
-    try:
-        return encode(replace(decode(State, value), horizon=0))
-    except ValueError:
-        return value
 
 
 def _is_final(value: bytes) -> bool:
