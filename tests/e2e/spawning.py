@@ -29,7 +29,7 @@ SECONDS = 60.0
 
 def environment(**more: str) -> dict[str, str]:
     """The tests' own, with one thread per rank and elaunch importable."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV"))}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST", "COV", "ELAUNCH"))}
     return {**env, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), **more}
 
 
