@@ -26,6 +26,7 @@ from processes import ROOT, NotInTimeError, Processes, free_port, listening, wai
 from report import Bar, Samples
 
 SECONDS = 120.0  # torchrun needs up to 50 s to notice a lost agent
+RUNNING_SECONDS = 3.0  # from the first all-reduce to the loss: a job in its loop, no longer starting
 PROGRAM = str(ROOT / "bench/first_allreduce.py")
 LAUNCHERS = {
     "elaunch": [sys.executable, "-m", "elaunch"],
@@ -66,6 +67,7 @@ def one_node(launcher: str, world: int) -> tuple[float, float]:
         began = time.monotonic()
         run.start([*LAUNCHERS[launcher], "--standalone", f"--nproc-per-node={world}", "--max-restarts=3", PROGRAM])
         start, ranks = started(run, world, began)
+        time.sleep(RUNNING_SECONDS)
         victim = max(ranks, key=lambda first: first["rank"])
         killed = time.monotonic()
         os.kill(int(victim["pid"]), signal.SIGKILL)
@@ -84,6 +86,7 @@ def two_nodes(launcher: str, world: int) -> float:
         wait_for(f"a rendezvous on port {port}", lambda: listening(port), SECONDS)
         second = run.start(command)
         started(run, world, began)
+        time.sleep(RUNNING_SECONDS)
         doomed = [psutil.Process(second.pid)]
         if launcher == "torchrun":
             doomed += psutil.Process(second.pid).children(recursive=True)
@@ -129,7 +132,7 @@ class Bare:
         self.process.wait(10)
 
 
-def measure(sizes: list[int], repetitions: int) -> tuple[Samples, Counter[str]]:
+def measure(sizes: list[int], repetitions: int, parts: str) -> tuple[Samples, Counter[str]]:
     samples: Samples = {}
     failed: Counter[str] = Counter()
 
@@ -142,13 +145,13 @@ def measure(sizes: list[int], repetitions: int) -> tuple[Samples, Counter[str]]:
         for repetition in range(repetitions):
             for world in sizes:
                 order = list(LAUNCHERS) if repetition % 2 == 0 else list(reversed(LAUNCHERS))
-                for launcher in order:
+                for launcher in order if {"a", "b"} & set(parts) else ():
                     with counting(f"(a, b) {launcher}, {world} ranks", failed):
                         start, recovery = one_node(launcher, world)
                         note(f"(a) start, {launcher}, {world} ranks", start)
                         note(f"(b) rank lost, {launcher}, {world} ranks", recovery)
                     note(f"(b) bare fork, {world} ranks", bare.measure(world))
-                for launcher in order:
+                for launcher in order if "c" in parts else ():
                     with counting(f"(c) {launcher}, {world} ranks", failed):
                         note(f"(c) agent lost, {launcher}, {world} ranks", two_nodes(launcher, world))
     finally:
@@ -166,7 +169,7 @@ def counting(name: str, failed: Counter[str]) -> Iterator[None]:
         print(f"{name}: {error}", flush=True)
 
 
-def bars(samples: Samples, failed: Counter[str], sizes: list[int]) -> list[Bar]:
+def bars(samples: Samples, failed: Counter[str], sizes: list[int], parts: str) -> list[Bar]:
     found = []
     for n in sizes:
         lost, bare = f"(b) rank lost, elaunch, {n} ranks", f"(b) bare fork, {n} ranks"
@@ -177,6 +180,7 @@ def bars(samples: Samples, failed: Counter[str], sizes: list[int]) -> list[Bar]:
         found.append(Bar(f"(b) rank lost / bare fork, {n} ranks", report.ratio(samples, lost, bare), 2.0))
         found.append(Bar(f"(c) agent lost / torchrun's, {n} ranks", peer(samples, agent), 0.08))
     ours = sum(count for name, count in failed.items() if "elaunch" in name)
+    found = [bar for bar in found if bar.name[1] in parts]
     return [*found, Bar("recoveries that elaunch did not finish", float(ours), 0.0)]
 
 
@@ -185,12 +189,14 @@ def peer(samples: Samples, name: str) -> float | None:
 
 
 def main() -> int:
-    options = report.options(__doc__.splitlines()[0])
+    parser = report.parser(__doc__.splitlines()[0])
+    parser.add_argument("--only", default="a,b,c", metavar="PARTS", help="of a, b and c, with commas between")
+    options = parser.parse_args()
     seen = report.machine()
     print("  ".join(f"{name} {value}" for name, value in seen.items()), flush=True)
     sizes, repetitions = ([4], 2) if options.quick else ([2, 4, 8], 5)
-    samples, failed = measure(sizes, repetitions)
-    return report.finish(options.json, seen, samples, failed, bars(samples, failed, sizes))
+    samples, failed = measure(sizes, repetitions, options.only)
+    return report.finish(options.json, seen, samples, failed, bars(samples, failed, sizes, options.only))
 
 
 if __name__ == "__main__":

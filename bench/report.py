@@ -34,11 +34,15 @@ class Bar:
         return f"{self.name:52} {value:>8}  {self.bar:>6g}  {'holds' if self.holds else 'falls short'}"
 
 
+def parser(description: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=description)
+    made.add_argument("--json", type=Path, metavar="FILE", help="write bars and samples there")
+    made.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
+    return made
+
+
 def options(description: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write bars and samples there")
-    parser.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
-    return parser.parse_args()
+    return parser(description).parse_args()
 
 
 def machine() -> dict[str, object]:

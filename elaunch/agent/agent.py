@@ -18,8 +18,11 @@ import structlog
 from elaunch import __version__
 from elaunch.agent import failures
 from elaunch.agent.deadman import DeadlinePage
+from elaunch.agent.events import EventLog
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.group import Group
+from elaunch.agent.health import health_port
+from elaunch.agent.logs_specs import arguments
 from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome, RankFailure
@@ -28,6 +31,9 @@ from elaunch.agent.signals import SignalWatch, stopped_by
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, local_address, open_backend
+from elaunch.agent.stuck import timeout_of, watch_stuck
+from elaunch.agent.torchside import torch_side
+from elaunch.agent.watchdog import watchdog
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Failure, Policy, RunPhase
@@ -47,6 +53,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
             async with AsyncExitStack() as stack:
                 agent = await stack.enter_async_context(_agent(options, signals))
                 end = await agent.run()
+                agent.events.finished(end)
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
@@ -71,7 +78,9 @@ class Agent:
         page: DeadlinePage,
         signals: SignalWatch,
         farewell: Path,
+        events: EventLog,
     ) -> None:
+        self.events = events
         self._options = options
         self._backend = backend
         self._control = control
@@ -108,6 +117,9 @@ class Agent:
     async def run(self) -> End:
         """The job's end, as the leader told it. Raises EtcdLostError when etcd does not come back."""
         running = asyncio.create_task(self._group.run())
+        patience = timeout_of(os.environ)
+        stuck = watch_stuck(patience, lambda: self._group.pids, self._group.give_up)
+        watching = asyncio.create_task(stuck)
         try:
             while True:
                 try:
@@ -119,8 +131,9 @@ class Agent:
                     return stopped_by(self._signals.first)
                 await self._await_etcd()
         finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+            for task in (running, watching):
+                task.cancel()
+            await asyncio.gather(running, watching, return_exceptions=True)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
         try:
@@ -204,12 +217,16 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     page = DeadlinePage.create()
     farewell = runtime / "farewell.json"
     keepers: list[int] = []
-    preparation = LaunchPreparation(options, os.environ)
+    dog = watchdog(os.environ)
+    preparation = LaunchPreparation(options, os.environ, watchdog=dog)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     try:
         async with AsyncExitStack() as stack:
             stack.callback(preparation.folder.remove_unused)
+            await stack.enter_async_context(health_port(os.environ))
+            if dog is not None:
+                stack.enter_context(dog.listening())
             open_spawner = functools.partial(
                 Spawner.open,
                 start=options.start,
@@ -223,6 +240,7 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
             )
             spawner = await open_spawner()
             stack.push_async_callback(spawner.close)
+            await _ask_torch(options, preparation, keepers, stack)
             backend = await open_backend(options)
             if backend.embedded is not None:
                 keepers.append(backend.embedded.keeper)
@@ -236,10 +254,24 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
             port = await server.start(addresses.listening_host(address) or "::")
             stack.push_async_callback(server.stop)
             control = addresses.join(address, port)
-            yield Agent(options, backend, server, address, control, group, board, page, signals, farewell)
+            events = preparation.events
+            yield Agent(options, backend, server, address, control, group, board, page, signals, farewell, events)
     finally:
         shutil.rmtree(runtime, ignore_errors=True)
         page.close()
+
+
+async def _ask_torch(
+    options: LaunchOptions, preparation: LaunchPreparation, spare: list[int], stack: AsyncExitStack
+) -> None:
+    """What needs torch's own code, while the spawner process imports it as well. Raises UsageError."""
+    if options.logs.specs is not None:
+        side = await stack.enter_async_context(torch_side("logs_specs", *arguments(options.logs), spare=spare))
+        await side.answer()
+        preparation.logs_specs = side
+    if options.numa_binding is not None:
+        async with torch_side("numa", options.numa_binding, str(options.slots), spare=spare) as side:
+            preparation.cpus = [tuple(cpus) for cpus in await side.answer()]
 
 
 def _pass_on(end: End) -> None:

@@ -85,6 +85,10 @@ class Streams:
                 descriptors.append(fd)
             yield cls(*descriptors)
 
+    @property
+    def descriptors(self) -> list[int]:
+        return [fd for fd in (self.out, self.err) if fd is not None]
+
     def install(self) -> None:
         for fd, standard in ((self.out, 1), (self.err, 2)):
             if fd is not None:
@@ -95,8 +99,8 @@ def warm_up(modules: Sequence[str]) -> None:
     """Import what ranks will need, and leave the heap so that forks share it."""
     for name in modules:
         importlib.import_module(name)
-    importlib.import_module("elaunch.worker.bootstrap")
-    importlib.import_module("elaunch.worker.store_host")
+    for name in ("autoload", "bootstrap", "store_host", "stores"):
+        importlib.import_module(f"elaunch.worker.{name}")
     # OpenBLAS ends its pool of threads before the first fork and starts it anew when it is needed: fork once
     # now, so that a thread seen later is another's.
     pid = os.fork()
@@ -121,11 +125,15 @@ def fork(signals: Mapping[int, Handler]) -> Child | None:
     return Child(pid, os.pidfd_open(pid))
 
 
-def settle(parent: int, dispositions: Dispositions, streams: Streams, cpus: Sequence[int] | None) -> None:
-    """In a rank's child: a session of its own, death with its parent, its streams, CPUs and signals."""
+def detach(parent: int) -> None:
+    """In any child: a session of its own, and death with its parent."""
+    os.setsid()
+    die_with(parent)
+
+
+def settle(dispositions: Dispositions, streams: Streams, cpus: Sequence[int] | None) -> None:
+    """In a rank's child: its streams, CPUs and signals."""
     try:
-        os.setsid()
-        die_with(parent)
         streams.install()
         if cpus is not None:
             os.sched_setaffinity(0, cpus)
@@ -135,10 +143,8 @@ def settle(parent: int, dispositions: Dispositions, streams: Streams, cpus: Sequ
     signal.pthread_sigmask(signal.SIG_UNBLOCK, dispositions.caught)
 
 
-def settle_store(parent: int) -> None:
-    """In the store's child: it goes on ignoring the signals, and ends with its parent."""
-    os.setsid()
-    die_with(parent)
+def settle_store() -> None:
+    """In the store's child: it goes on ignoring the signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _LEFT_TO_THE_AGENT)
 
 

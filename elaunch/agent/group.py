@@ -6,7 +6,8 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -30,7 +31,9 @@ class Preparation(Protocol):
 
     node_id: str
 
-    def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
+    async def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
+
+    def started(self, start: Start, pids: Mapping[int, int]) -> None: ...
 
     def describe(self, exit_: Exit, start: Start) -> RankExit: ...
 
@@ -63,6 +66,7 @@ class Group:
         self._running: Start | None = None
         self._logs: Logs | None = None
         self._alive: set[int] = set()
+        self._pids: Mapping[int, int] = {}
         self._lock = asyncio.Lock()  # held while ranks are started or stopped
         self._listener = listen()
         self.stop_signal: signal.Signals = signal.SIGTERM
@@ -78,6 +82,22 @@ class Group:
         """The leader's newest command; what it replaces is not done any more."""
         self._wanted = command
         self._news.set()
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The ranks that run now, by local rank."""
+        return {n: pid for n, pid in self._pids.items() if n in self._alive}
+
+    def give_up(self, local_rank: int, reason: str) -> None:
+        """A rank that runs can be neither used nor ended: it counts as failed, and no rank starts here any more."""
+        start, pid = self._running, self.pids.get(local_rank)
+        if start is None or pid is None or self._board.now.leaving:
+            return
+        self._log.error("rank_stuck", generation=start.generation, local_rank=local_rank, reason=reason)
+        end = self._prepare.describe(Exit(local_rank, pid, -signal.SIGKILL, time.time()), start)
+        end = replace(end, message=reason)
+        self._alive.discard(local_rank)
+        self._board.update(phase=RunPhase.FAILED, exits=(*self._board.now.exits, end), start_error=reason)
 
     async def run(self) -> None:
         """Follow commands and exits until cancelled."""
@@ -201,7 +221,7 @@ class Group:
 
     async def _spawn(self, start: Start) -> None:
         self._prepare.node_id = self._board.now.node_id
-        ranks, self._logs = self._prepare.ranks(start)
+        ranks, self._logs = await self._prepare.ranks(start)
         listener: socket.socket | None = None
         if start.host_store:
             listener, self._listener = self._listener, self._listen()
@@ -210,7 +230,8 @@ class Group:
             self._spawner.exits().get_nowait()  # of older generations: they came before the stop was confirmed
         self._running = start
         self._alive = {rank.local_rank for rank in ranks} | ({STORE} if start.host_store else set())
-        await self._spawner.start(ranks, listener, start.world_size)
+        self._pids = await self._spawner.start(ranks, listener, start.world_size)
+        self._prepare.started(start, self._pids)
         if self._board.now.phase is RunPhase.STARTING:
             self._board.update(phase=RunPhase.RUNNING)
 
@@ -225,9 +246,8 @@ class Group:
                 await self._exited(news.result())
             else:
                 news.cancel()
-                if spawner.import_error:
-                    self._log.error("spawner_failed", reason=spawner.import_error)
-                    return  # the next start tells the leader
+                if not spawner.was_ready:
+                    return  # another would fail for the same reason: the next start tells it
                 await self._replace_spawner()
 
     async def _replace_spawner(self) -> None:

@@ -28,6 +28,7 @@ from elaunch.rendezvous.store import Store
 from elaunch.rendezvous.waiting import beside
 
 UNREACHABLE = 2  # leases: for so long a leader that lives may be out of reach
+TELL_AFTER = 1.0  # seconds without the leader after which a person is told
 RETRY_STREAM = 0.1  # seconds between two streams to the same leader
 CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
 
@@ -189,6 +190,7 @@ class Membership:
         """
         site = self._site
         heard = site.clock.monotonic()
+        told = False
         while True:
             why = await converse(leader, epoch, site.keys.job, site.status.newer_than, self._take)
             if self._attached.is_set():
@@ -196,6 +198,10 @@ class Membership:
             self._attached.clear()
             self._log.debug("stream_ended", leader=leader.address, reason=why)
             silent = site.clock.monotonic() - heard
+            if silent > TELL_AFTER and not told:
+                told = True
+                ends = f"it loses its part {site.lease_ttl} s after its last sign at the latest"
+                self._log.warning("leader_silent", leader=leader.address, reason=why, text=ends)
             if silent > UNREACHABLE * site.lease_ttl:
                 raise LeaseLostError(f"the leader at {leader.address} cannot be reached for {silent:.0f} s: {why}")
             await asyncio.sleep(RETRY_STREAM)

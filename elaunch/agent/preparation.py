@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -19,11 +20,16 @@ from elaunch.agent.environment import (
     with_thread_limit,
     worker_environment,
 )
+from elaunch.agent.events import EventLog
+from elaunch.agent.logs_specs import Destination, reify
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
 from elaunch.agent.program import Program
 from elaunch.agent.spawner import STORE, Exit, RankStart
 from elaunch.agent.streams import LogFolder, RankStreams
 from elaunch.agent.tail import Sink, Tailer
+from elaunch.agent.torchside import TorchSide
+from elaunch.agent.watchdog import FILE as TIMER_FILE
+from elaunch.agent.watchdog import Watchdog
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit
 from elaunch.errors import StartError
@@ -33,13 +39,29 @@ LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 
 class LaunchPreparation:
-    """What the agent knows of its ranks before they start, and of their exits after."""
+    """What the agent knows of its ranks before they start, and of their exits after.
 
-    def __init__(self, options: LaunchOptions, environ: Mapping[str, str], node_id: str = "") -> None:
+    ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
+    ``--logs-specs``.
+    """
+
+    def __init__(
+        self,
+        options: LaunchOptions,
+        environ: Mapping[str, str],
+        node_id: str = "",
+        watchdog: Watchdog | None = None,
+    ) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
         self.env, self.warning = with_thread_limit(shown, options.slots)
+        if watchdog is not None:
+            self.env[TIMER_FILE] = str(watchdog.path)
+        self._watchdog = watchdog
         self.node_id = node_id
         self.folder = LogFolder(options.job, options.logs)
+        self.events = EventLog(options)
+        self.logs_specs: TorchSide | None = None
+        self.cpus: Sequence[tuple[int, ...]] = ()
         self._options = options
         self._streams: dict[int, RankStreams] = {}
 
@@ -47,10 +69,9 @@ class LaunchPreparation:
     def start_mode(self) -> StartMode:
         return self._options.start
 
-    def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
+    async def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
         """The ranks of a generation, and what shows their output. Raises StartError."""
         options = self._options
-        self._streams = self.folder.prepare(start.generation, options.slots)
         group = Group(
             job=options.job,
             node_id=self.node_id,
@@ -63,13 +84,39 @@ class LaunchPreparation:
             virtual_local_rank=options.virtual_local_rank,
         )
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
-        ranks = [self._rank(place, group) for place in places]
+        envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}
+        # torchrun hands the class of --logs-specs what it sets itself, and no more.
+        own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
+        to = await self._destination(start, envs, own)
+        self._streams = to.streams
+        ranks = [self._rank(place, to.envs[place.local_rank]) for place in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
-        output = Output(self._streams, prefixes, options.logs, self.folder.attempt(start.generation))
-        return ranks, output
+        return ranks, Output(to, prefixes, options.logs)
+
+    async def _destination(self, start: Start, envs: dict[int, dict[str, str]], own: set[str]) -> Destination:
+        """Where the output goes: by the user's class where there is one."""
+        if self.logs_specs is not None:
+            shown = {n: {k: v for k, v in env.items() if k in own} for n, env in envs.items()}
+            to = await reify(self.logs_specs, shown)
+            return replace(to, envs={n: {**env, **to.envs[n]} for n, env in envs.items()})
+        streams = self.folder.prepare(start.restart_count, self._options.slots)
+        files = {n: str(s.error_file or "") for n, s in streams.items()}
+        envs = {n: {**env, "TORCHELASTIC_ERROR_FILE": files[n]} for n, env in envs.items()}
+        attempt = self.folder.attempt
+        out, err = (attempt / f"filtered_{name}.log" if attempt else None for name in ("stdout", "stderr"))
+        return Destination(streams, envs, out, err)
+
+    def started(self, start: Start, pids: Mapping[int, int]) -> None:
+        """The ranks of a generation run now."""
+        self.events.started(start, pids)
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
+        described = self._describe(end, start)
+        self.events.ended(described)
+        return described
+
+    def _describe(self, end: Exit, start: Start) -> RankExit:
         if end.local_rank == STORE:
             text = "the host of this generation's store ended"
             return RankExit(STORE, STORE, end.pid, end.exit_code or 1, end.time, message=text)
@@ -93,9 +140,12 @@ class LaunchPreparation:
             end.exit_code,
             told.time,
             told.error_file,
-            told.message,
+            self._watchdog_says(end.pid) or told.message,
             told.traceback,
         )
+
+    def _watchdog_says(self, pid: int) -> str:
+        return self._watchdog.why(pid) if self._watchdog is not None else ""
 
     def _place(self, start: Start, local_rank: int) -> Place:
         return Place(
@@ -110,7 +160,7 @@ class LaunchPreparation:
             role_world_size=start.role_world_size,
         )
 
-    def _rank(self, place: Place, group: Group) -> RankStart:
+    def _rank(self, place: Place, env: Mapping[str, str]) -> RankStart:
         program = self._options.program
         streams = self._streams[place.local_rank]
         args = substitute(program.args, place.local_rank)
@@ -118,10 +168,10 @@ class LaunchPreparation:
             local_rank=place.local_rank,
             rank=place.rank,
             program=Program(program.kind, program.target, args, program.interpreter),
-            env=worker_environment(self.env, place, group, str(streams.error_file or "")),
+            env=env,
             stdout=streams.stdout,
             stderr=streams.stderr,
-            cpus=None,
+            cpus=self.cpus[place.local_rank] if self.cpus else None,
         )
 
 
@@ -130,18 +180,17 @@ class Output:
 
     def __init__(
         self,
-        streams: Mapping[int, RankStreams],
+        to: Destination,
         prefixes: Mapping[int, str],
         options: LogOptions,
-        attempt: Path | None,
     ) -> None:
         self._files: list[TextIO] = []
         out, err = [Sink(sys.stdout)], [Sink(sys.stderr)]
-        if attempt is not None and options.duplicate_stdout:
-            out.append(Sink(self._open(attempt / "filtered_stdout.log"), options.duplicate_stdout))
-        if attempt is not None and options.duplicate_stderr:
-            err.append(Sink(self._open(attempt / "filtered_stderr.log"), options.duplicate_stderr))
-        self._tailer = Tailer(streams, prefixes, out, err)
+        if to.filtered_stdout is not None and options.duplicate_stdout:
+            out.append(Sink(self._open(to.filtered_stdout), options.duplicate_stdout))
+        if to.filtered_stderr is not None and options.duplicate_stderr:
+            err.append(Sink(self._open(to.filtered_stderr), options.duplicate_stderr))
+        self._tailer = Tailer(to.streams, prefixes, out, err)
         self._tailer.start()
 
     def _open(self, path: Path) -> TextIO:

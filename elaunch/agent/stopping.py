@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from elaunch.agent.protocol import Message
-from elaunch.agent.trees import Process, below, send
+from elaunch.agent.trees import Process, below, process, send
 
-_FIRST_LOOK_SECONDS = 0.01
+_FIRST_LOOK_SECONDS = 0.004
 _LONGEST_LOOK_SECONDS = 0.2
 
 
 @dataclass(slots=True)
 class Stopping:
-    """One stop in progress. ``kill_at`` is when patience ends, on the monotonic clock."""
+    """One stop in progress. ``kill_at`` is when patience ends, on the monotonic clock.
+
+    ``ending``: no process of the trees runs its program any more.
+    """
 
     signum: int
     kill_at: float
@@ -24,7 +28,7 @@ class Stopping:
     bound: float
     waiting: list[Message] = field(default_factory=list)
     wake_at: float = 0.0
-    trees_gone: bool = False
+    ending: bool = False
     left: list[Process] = field(default_factory=list)
     _signalled: set[tuple[int, int]] = field(default_factory=set)
     _watched: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -40,10 +44,17 @@ class Stopping:
         """Whether what is left outlives SIGKILL: a process in uninterruptible sleep cannot be waited for."""
         return bool(self.left) and now >= self.kill_at + self.bound
 
-    def advance(self, now: float, root: int, store: int | None) -> None:
+    def tell(self, pids: Iterable[int], now: float) -> None:
+        """Signal these already, before the first look at the trees."""
+        for pid in pids:
+            p = process(pid)
+            if p is not None:
+                self._tell(p, now)
+
+    def advance(self, now: float, root: int, spare: Collection[int]) -> None:
         """Look at the trees, and signal what has not been told yet."""
-        self.left = below(root, spare=() if store is None else (store,))
-        self.trees_gone = not self.left
+        self.left = below(root, spare)
+        self.ending = all(p.exiting for p in self.left)
         for p in self.left:
             self._tell(p, now)
         self._watch()

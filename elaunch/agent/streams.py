@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -23,31 +24,35 @@ class RankStreams:
 
 
 class LogFolder:
-    """The folder of one agent's run: ``<log_dir>/<run_id>_<random>``, made at the first generation."""
+    """The folder of one agent's run: ``<log_dir>/<run_id>_<random>``, made at the first generation.
+
+    In it is a folder for each generation: ``attempt_<n>`` after n restarts, as with torchrun, and ``attempt_<n>.2``, .3
+    for those that follow without a restart being charged, because nodes came or left. None is ever used twice.
+    """
 
     def __init__(self, run_id: str, options: LogOptions) -> None:
         self._run_id = run_id.replace("/", "_")
         self._options = options
         self._base: Path | None = None
         self._folder: Path | None = None
+        self._attempt: Path | None = None
 
     @property
     def path(self) -> Path | None:
         """None before the first generation, and where no files are wanted."""
         return self._folder
 
-    def attempt(self, generation: int) -> Path | None:
-        """The folder of a generation; None where no files are wanted."""
-        return self._folder / f"attempt_{generation}" if self._folder else None
+    @property
+    def attempt(self) -> Path | None:
+        """The folder of the newest generation; None where no files are wanted."""
+        return self._attempt
 
-    def prepare(self, generation: int, local_world_size: int) -> dict[int, RankStreams]:
+    def prepare(self, restart_count: int, local_world_size: int) -> dict[int, RankStreams]:
         """Make the folders of a generation; returns each local rank's streams. Raises StartError."""
         if self._options.directory == os.devnull:
             return {n: self._without_files(n) for n in range(local_world_size)}
         try:
-            self._make()
-            attempt = self.attempt(generation)
-            assert attempt is not None
+            attempt = self._attempt = self._make_attempt(restart_count)
             return {n: self._streams(attempt, n) for n in range(local_world_size)}
         except OSError as error:
             raise StartError(f"cannot make the log folder: {error}; give another --log-dir") from error
@@ -59,19 +64,31 @@ class LogFolder:
             return
         shutil.rmtree(self._base, ignore_errors=True)
 
-    def _make(self) -> None:
+    def _make_attempt(self, restart_count: int) -> Path:
+        first = self._make() / f"attempt_{restart_count}"
+        later = (first.with_name(f"{first.name}.{n}") for n in itertools.count(2))
+        for path in itertools.chain([first], later):
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+        raise AssertionError("unreachable")
+
+    def _make(self) -> Path:
         if self._folder is not None:
-            return
+            return self._folder
         if self._options.directory is None:
             base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_"))
         else:
             base = Path(self._options.directory)
             base.mkdir(parents=True, exist_ok=True)
         self._folder = Path(tempfile.mkdtemp(prefix=f"{self._run_id}_", dir=base))
+        return self._folder
 
     def _streams(self, attempt: Path, local_rank: int) -> RankStreams:
         folder = attempt / str(local_rank)
-        folder.mkdir(parents=True)
+        folder.mkdir()
         tee = _of(self._options.tee, local_rank)
         filed = _of(self._options.redirects, local_rank) | tee
         hidden = self._hidden(local_rank)

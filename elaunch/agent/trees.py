@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PF_EXITING = 0x4  # of the flags in /proc/PID/stat
 _POLL_SECONDS = 0.005
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -19,12 +20,16 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process. ``state`` is its letter in /proc/PID/stat, ``started`` in clock ticks since boot."""
+    """One process. ``state`` is its letter in /proc/PID/stat, ``started`` in clock ticks since boot.
+
+    ``exiting``: it runs none of its program any more, and is only being taken down.
+    """
 
     pid: int
     parent: int
     state: str
     started: int
+    exiting: bool = False
 
     @property
     def zombie(self) -> bool:
@@ -57,7 +62,7 @@ def process(pid: int) -> Process | None:
         return None
     # The name stands in parentheses and may hold spaces and parentheses itself.
     fields = stat[stat.rindex(b")") + 2 :].split()
-    return Process(pid, int(fields[1]), fields[0].decode(), int(fields[19]))
+    return Process(pid, int(fields[1]), fields[0].decode(), int(fields[19]), bool(int(fields[6]) & _PF_EXITING))
 
 
 def snapshot() -> dict[int, Process]:
@@ -96,6 +101,27 @@ def below(root: int, spare: Collection[int] = ()) -> list[Process]:
                 found.append(p)
                 queue.append(child)
     return [p for p in found if not p.zombie]
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process, zombies included.
+
+    Not atomic, but one that is a child all the while is among them. Needs ``shows_children``.
+    """
+    if _LISTS_CHILDREN:
+        return _children(pid)
+    return [p.pid for p in snapshot().values() if p.parent == pid]
+
+
+def shows_children() -> bool:
+    """Whether /proc shows all children of this process, also those that have become another user's."""
+    if _LISTS_CHILDREN:
+        return True
+    try:
+        with open("/proc/self/mountinfo") as file:
+            return not any(line.split()[4] == "/proc" and "hidepid=" in line for line in file)
+    except OSError:
+        return False
 
 
 _LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")

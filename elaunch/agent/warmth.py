@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import zipimport
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import all_suffixes
 from types import ModuleType
@@ -67,22 +67,22 @@ class Warmth:
         names = {name for name in sys.modules if "." not in name and name != "__main__"} - bare
         return cls(env, {name: sys.modules[name] for name in names})
 
-    def why_exec(self, start: RankStart) -> str | None:
-        """Why this rank must be exec'd, as a sentence for the operator; None where a fork is as good."""
-        program = start.program
+    def why_exec(self, starts: Sequence[RankStart]) -> list[str | None]:
+        """Why each rank must be exec'd, as a sentence for the operator; None where a fork is as good."""
+        programs = {start.program for start in starts}
+        common = {program: self._why_exec_program(program) for program in programs}
+        return [common[start.program] or self._why_exec_here(start) for start in starts]
+
+    def _why_exec_program(self, program: Program) -> str | None:
         if program.kind == "command":
             return "it is not a Python program"
         if program.kind == "run_path":
             return "--run-path is always a plain start"
-        checks: tuple[Callable[[], str | None], ...] = (
-            lambda: _other_interpreter(program),
-            lambda: _changed_variable(self.env, start.env),
-            lambda: _other_cpus(start),
-            lambda: _odd_file(program),
-            lambda: _threads(),
-            lambda: self._shadowed(program),
-        )
-        return next((reason for check in checks if (reason := check())), None)
+        checks: tuple[Callable[[Program], str | None], ...] = (_other_interpreter, _odd_file, _threads, self._shadowed)
+        return next((reason for check in checks if (reason := check(program))), None)
+
+    def _why_exec_here(self, start: RankStart) -> str | None:
+        return _changed_variable(self.env, start.env) or _other_cpus(start)
 
     def _shadowed(self, program: Program) -> str | None:
         first = _first_path(program)
@@ -99,10 +99,9 @@ def _other_interpreter(program: Program) -> str | None:
 
 
 def _changed_variable(warm: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
-    for name in sorted({*warm, *wanted}):
-        if not name.startswith(READ_AT_IMPORT) or name.startswith(READ_AT_RUN):
-            continue
-        if warm.get(name) != wanted.get(name):
+    differ = (name for name in {*warm, *wanted} if warm.get(name) != wanted.get(name))
+    for name in sorted(differ):
+        if name.startswith(READ_AT_IMPORT) and not name.startswith(READ_AT_RUN):
             return f"{name} is read at import time and differs from the warm process's"
     return None
 
@@ -130,7 +129,7 @@ def _is_zip(path: str) -> bool:
     return True
 
 
-def _threads() -> str | None:
+def _threads(program: Program) -> str | None:
     count = len(os.listdir("/proc/self/task"))
     return f"a preloaded module has started threads ({count - 1})" if count > 1 else None
 

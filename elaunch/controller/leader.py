@@ -30,7 +30,7 @@ from elaunch.controller.state import (
 from elaunch.controller.streams import Outbox
 from elaunch.errors import CompactedError
 from elaunch.rendezvous.election import Leadership
-from elaunch.rendezvous.fence import commit
+from elaunch.rendezvous.fence import Committer
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
 from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
@@ -69,6 +69,7 @@ class Term:
         self._retell = 0.0
         self._written: State | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._committer = Committer(store, keys.commit)
         self._log = structlog.get_logger().bind(job=keys.job)
 
     @property
@@ -294,7 +295,7 @@ class Term:
         self._written = state
 
     async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
-        await commit(self._store, guards, ops, token_key=self._keys.commit)
+        await self._committer.commit(guards, ops)
 
     async def _settle_writing(self) -> None:
         if self._writing is not None:

@@ -19,7 +19,24 @@ class Fence:
     compare: Compare
 
 
-async def commit(store: Store, guards: Sequence[Compare], ops: Sequence[Op], *, token_key: str) -> int:
+class Committer:
+    """Commits of one author, one after the other. It remembers its last one, so that most need one request only."""
+
+    def __init__(self, store: Store, token_key: str) -> None:
+        self._store = store
+        self._token_key = token_key
+        self._last: int | None = None
+
+    async def commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> int:
+        """As the function ``commit``."""
+        last, self._last = self._last, None
+        self._last = await commit(self._store, guards, ops, token_key=self._token_key, last=last)
+        return self._last
+
+
+async def commit(
+    store: Store, guards: Sequence[Compare], ops: Sequence[Op], *, token_key: str, last: int | None = None
+) -> int:
     """Apply ``ops`` exactly once if all ``guards`` hold; the revision at which they were applied.
 
     A guard on a nonzero create revision says that this incarnation of a key must still stand: that is a
@@ -28,10 +45,11 @@ async def commit(store: Store, guards: Sequence[Compare], ops: Sequence[Op], *, 
 
     How it works: each commit also writes a random token to ``token_key``, on condition that this key has not
     changed since before the first try. So of several sendings of one commit one at most is applied, however
-    late, and the token tells whether one was.
+    late, and the token tells whether one was. ``last`` is a revision that the key had at some time before; if it
+    has another by now, one more try is needed.
     """
     token = uuid.uuid4().bytes
-    before = _revision(await store.get(token_key))
+    before = _revision(await store.get(token_key)) if last is None else last
     unresolved: AmbiguousError | None = None
     for _ in range(_TRIES):
         once = Compare(token_key, Field.MOD_REVISION, before)

@@ -20,7 +20,7 @@ from elaunch.errors import (
     LeaseLostError,
 )
 from elaunch.rendezvous.election import Election, Leadership
-from elaunch.rendezvous.fence import commit
+from elaunch.rendezvous.fence import Committer
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
@@ -146,6 +146,7 @@ class Presence:
     async def _form_rounds(self, leadership: Leadership) -> None:
         """Raises DeposedError."""
         clock, limits = self._site.clock, self._site.limits
+        committer = Committer(self._site.store, self._site.keys.commit)
         enough_since: float | None = None
         while True:
             view, now = self.outlook.view, clock.monotonic()
@@ -159,12 +160,12 @@ class Presence:
                 enough_since = None
                 wait = _RETRY
                 try:
-                    await self.outlook.reach(await self._commit(leadership, view, verdict))
+                    await self.outlook.reach(await self._commit(committer, leadership, view, verdict))
                 except (ConflictError, AmbiguousError, EtcdLostError) as error:
                     log.info("round not formed: %s", error)
             await self.outlook.newer(view, wait)
 
-    async def _commit(self, leadership: Leadership, view: View, verdict: Verdict) -> int:
+    async def _commit(self, committer: Committer, leadership: Leadership, view: View, verdict: Verdict) -> int:
         keys, plan = self._site.keys, make_plan(view, verdict)
         state = State(Phase.RUNNING, plan.generation, plan.restart_count, plan.reason)
         ops: list[Op] = [Put(keys.plan(plan.generation), encode(plan)), Put(keys.state, encode(state))]
@@ -175,6 +176,6 @@ class Presence:
             absent(keys.plan(plan.generation)),
             Compare(closed_key(keys), Field.MOD_REVISION, view.closed),
         ]
-        revision = await commit(self._site.store, guards, ops, token_key=keys.commit)
+        revision = await committer.commit(guards, ops)
         log.info("generation %d: %s", plan.generation, plan.reason.text)
         return revision

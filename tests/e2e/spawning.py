@@ -7,11 +7,13 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from elaunch.agent import trees
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.program import Kind, Program
 from elaunch.agent.spawner import Exit, Spawner
@@ -73,6 +75,19 @@ class Bench:
             for n, program in enumerate(programs)
         ]
         return self.do(self.spawner.start(starts, listener, len(starts)))
+
+    def standbys(self) -> set[int]:
+        """The pids of the children that wait to be needed."""
+        below = trees.below(self.spawner.pid)
+        return {p.pid for p in below if b"elaunch-standby" in Path(f"/proc/{p.pid}/cmdline").read_bytes()}
+
+    def await_standbys(self, count: int) -> set[int]:
+        """Wait until there are so many; their pids."""
+        end = time.monotonic() + SECONDS
+        while len(found := self.standbys()) != count:
+            assert time.monotonic() < end, f"{len(found)} standbys, not {count}"
+            time.sleep(0.02)
+        return found
 
     def exit(self) -> Exit:
         return self.do(self.spawner.exits().get())

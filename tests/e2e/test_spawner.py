@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 from elaunch.agent import trees
 from elaunch.agent.spawner import STORE
 from elaunch.errors import StartError
-from tests.e2e.spawning import PROGRAMS, Bench, environment, python
+from tests.e2e.spawning import PROGRAMS, ROOT, Bench, environment, python
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
@@ -239,6 +240,96 @@ def test_a_frozen_agents_ranks_die_at_the_deadline(tmp_path: Path) -> None:
         assert agent.out.read().split("\n") == ["deadline passed", "-9", "-9", ""]
         assert agent.process.wait(10) == 0
     assert not (tmp_path / "farewell").exists()
+
+
+@pytest.fixture
+def warm(tmp_path: Path) -> Iterator[Bench]:
+    """A warm start, with next to nothing for torch."""
+    (tmp_path / "torch.py").write_text("class default_generator:\n    seed = staticmethod(lambda: None)\n")
+    made = Bench("warm", env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"))
+    yield made
+    made.close()
+    assert made.notes == []
+    assert trees.descendants(os.getpid(), trees.snapshot()) == []
+
+
+def test_standbys_become_the_ranks_of_the_next_start(warm: Bench, tmp_path: Path) -> None:
+    first = warm.start([inline(SLEEP)] * 2, tmp_path)
+    ready = warm.await_standbys(3)
+    assert not ready & {*first.values()}
+    warm.stop()
+    assert warm.standbys() == ready
+    pids = {*warm.start([inline("import os; print(os.environ['RANK'], os.getpid()); " + SLEEP)] * 2, tmp_path).values()}
+    assert pids < ready
+    told = [words(tmp_path / f"{n}.out", 3) for n in range(2)]
+    assert [[rank, int(pid) in pids] for rank, pid, _ in told] == [["0", True], ["1", True]]
+    assert warm.standbys() == ready - pids
+    assert ready - pids < warm.await_standbys(3)
+    warm.do(warm.spawner.signal(signal.SIGTERM))
+    assert [warm.exit().exit_code, warm.exit().exit_code] == [-signal.SIGTERM] * 2
+
+
+def test_a_standby_that_is_dead_or_has_a_signal_waiting_is_not_used(warm: Bench, tmp_path: Path) -> None:
+    warm.start([inline(SLEEP)] * 2, tmp_path)
+    dead, signalled, stopped = ready = sorted(warm.await_standbys(3))
+    os.kill(dead, signal.SIGKILL)
+    os.kill(signalled, signal.SIGUSR1)
+    os.kill(stopped, signal.SIGSTOP)
+    eventually(lambda: gone(dead) and (p := trees.process(stopped)) and p.stopped)
+    warm.stop()
+    pids = warm.start([inline(SLEEP)] * 2, tmp_path)
+    assert not {*pids.values()} & {*ready}
+    for n in range(2):
+        words(tmp_path / f"{n}.out", 1)
+    warm.await_standbys(3)
+
+
+def test_standbys_are_not_used_under_other_limits(warm: Bench, tmp_path: Path) -> None:
+    text = "import resource; print(resource.getrlimit(resource.RLIMIT_CORE)); " + SLEEP
+    warm.start([inline(text)], tmp_path)
+    ready = warm.await_standbys(2)
+    resource.prlimit(warm.spawner.pid, resource.RLIMIT_CORE, (0, 0))
+    warm.stop()
+    assert not {*warm.start([inline(text)], tmp_path).values()} & ready
+    assert words(tmp_path / "0.out", 2)[:2] == ["(0,", "0)"]
+
+
+def test_a_stop_beside_standbys_waits_for_what_a_rank_left_behind(warm: Bench, tmp_path: Path) -> None:
+    warm.start([python("script", PROGRAMS / "clinging.py", "0"), inline(SLEEP)], tmp_path)
+    assert warm.exit().exit_code == 0
+    grandchild = grandchild_in(tmp_path / "0.out")
+    ready = warm.await_standbys(3)
+    warm.do(warm.spawner.stop(signum=signal.SIGTERM, grace=0.2))
+    assert gone(grandchild)
+    assert warm.standbys() == ready
+
+
+def test_the_deadline_spares_standbys(warm: Bench, tmp_path: Path) -> None:
+    pids = warm.start([inline(SLEEP)], tmp_path)
+    ready = warm.await_standbys(2)
+    warm.page.set(time.monotonic() - 1)
+    assert warm.exit().exit_code == -signal.SIGKILL
+    assert gone(pids[0])
+    assert warm.spawner.deadline_passed.is_set()
+    warm.spawner.deadline_passed.clear()
+    warm.do(asyncio.sleep(1.2))
+    assert not warm.spawner.deadline_passed.is_set()
+    assert warm.standbys() == ready
+    warm.page.clear()
+    assert {*warm.start([inline(SLEEP)], tmp_path).values()} < ready
+    warm.stop()
+
+
+@pytest.mark.parametrize("how", ["killed", "left alone"])
+def test_standbys_end_with_the_spawner_process(how: str, warm: Bench, tmp_path: Path) -> None:
+    warm.start([inline(SLEEP)], tmp_path)
+    ready = warm.await_standbys(2)
+    if how == "killed":
+        os.kill(warm.spawner.pid, signal.SIGKILL)
+    else:
+        warm.spawner._channel.socket.shutdown(socket.SHUT_WR)
+    warm.do(warm.spawner.lost.wait())
+    eventually(lambda: all(gone(pid) for pid in ready))
 
 
 @pytest.mark.torch

@@ -41,6 +41,21 @@ def exec_() -> Iterator[Bench]:
     bench.close()
 
 
+@pytest.fixture(params=["forked", "standby"])
+def stand_by(request: pytest.FixtureRequest, warm: Bench, tmp_path: Path) -> Callable[[int], set[int]]:
+    """Sees to standbys for so many ranks where the start is to use them; their pids."""
+
+    def see(count: int) -> set[int]:
+        if request.param == "forked":
+            return set()
+        warm.start([python("module", "tests.programs.inline", "pass")] * count, tmp_path / "before")
+        warm.await_standbys(count + 1)
+        warm.stop()
+        return warm.standbys()
+
+    return see
+
+
 Both = Callable[..., tuple[list[Result], list[Result]]]
 
 
@@ -57,6 +72,9 @@ def both(warm: Bench, exec_: Bench, tmp_path: Path) -> Both:
     return run
 
 
+StandBy = Callable[[int], set[int]]
+
+
 def dump(bench: Bench, program: Program, seen: Path, folder: Path) -> dict[str, Any]:
     """What the battery writes under this start."""
     (result,) = bench.run([program], folder)
@@ -68,20 +86,23 @@ def dump(bench: Bench, program: Program, seen: Path, folder: Path) -> dict[str, 
 
 
 @pytest.mark.parametrize("kind", ["script", "module"])
-def test_a_program_sees_the_same(kind: Any, warm: Bench, exec_: Bench, tmp_path: Path) -> None:
+def test_a_program_sees_the_same(kind: Any, warm: Bench, exec_: Bench, stand_by: StandBy, tmp_path: Path) -> None:
     target = "tests.programs.battery" if kind == "module" else os.path.relpath(PROGRAMS / "battery.py")
     seen = tmp_path / "seen.json"
     program = python(kind, target, str(seen), "--lr", "1e-3")
     warm.notes.clear()
+    ready = stand_by(1)
     forked = dump(warm, program, seen, tmp_path / "warm")
     assert warm.notes == []
+    assert not ready or ready - warm.standbys()
     execed = dump(exec_, program, seen, tmp_path / "exec")
     for part in execed:
         assert forked[part] == execed[part], part
 
 
-def test_a_program_ends_the_same(both: Both) -> None:
+def test_a_program_ends_the_same(both: Both, stand_by: StandBy) -> None:
     programs = [python("script", PROGRAMS / "endings.py", name) for name in ENDINGS]
+    stand_by(len(programs))
     forked, execed = both(*programs)
     for name, of_fork, of_exec in zip(ENDINGS, forked, execed, strict=True):
         assert _comparable(of_fork) == _comparable(of_exec), name
@@ -107,7 +128,7 @@ def test_errors_before_the_first_line_are_the_same(both: Both, tmp_path: Path) -
     assert [r.exit_code for r in execed] == [1, 0, 1, 1, 1]
 
 
-def test_ranks_draw_random_numbers_of_their_own(warm: Bench, tmp_path: Path) -> None:
+def test_ranks_draw_random_numbers_of_their_own(warm: Bench, stand_by: StandBy, tmp_path: Path) -> None:
     program = tmp_path / "draw.py"
     program.write_text(
         "import random, uuid, multiprocessing as m, numpy, tempfile, torch\n"
@@ -115,6 +136,7 @@ def test_ranks_draw_random_numbers_of_their_own(warm: Bench, tmp_path: Path) -> 
         " m.current_process().authkey.hex(),"
         " next(tempfile._get_candidate_names()))\n"
     )
+    stand_by(2)
     first, second = warm.run([python("script", program)] * 2, tmp_path / "out")
     assert first.exit_code == second.exit_code == 0
     assert not set(first.out.split()) & set(second.out.split())
@@ -239,6 +261,26 @@ def test_a_program_can_open_a_store_at_a_port_of_its_own(start: str, warm: Bench
     bench = warm if start == "warm" else exec_
     results = bench.run([python("script", program, str(port))] * 2, tmp_path / "out", **more, MASTER_ADDR="127.0.0.1")
     assert [(r.exit_code, r.out) for r in results] == [(0, "2.0\n2.0\n")] * 2, results
+
+
+def test_the_store_is_hosted(warm: Bench, stand_by: StandBy, tmp_path: Path) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    program = tmp_path / "meet.py"
+    program.write_text(
+        "import os, signal\n"
+        "from torch.distributed import TCPStore\n"
+        f"store = TCPStore('127.0.0.1', {port}, 2, is_master=False)\n"
+        "store.set(os.environ['RANK'], 'x'); store.wait(['0', '1']); print('met')\n"
+    )
+    ready = stand_by(2)
+    pids = warm.start([python("script", program)] * 2, tmp_path / "out", listener)
+    assert {*pids.values()} <= ready or not ready
+    assert [warm.exit().exit_code, warm.exit().exit_code] == [0, 0]
+    assert not ready & warm.standbys()
+    warm.stop()
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        pass
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")

@@ -9,7 +9,7 @@ import pytest
 
 from elaunch.errors import AmbiguousError, ConflictError, DeposedError, EtcdLostError
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.fence import commit
+from elaunch.rendezvous.fence import Committer, commit
 from elaunch.rendezvous.store import Compare, Field, Put, Store, absent
 from tests.etcd.memory_store import MemoryStore
 from tests.etcd.proxy import Cut, proxied
@@ -109,6 +109,25 @@ def store_maker(request: pytest.FixtureRequest):
         return MemoryStore
     endpoint = request.getfixturevalue("etcd").endpoint
     return lambda: EtcdStore([endpoint])
+
+
+def test_authors_that_remember_their_last_commit_do_not_overwrite_each_other(store_maker, prefix: str) -> None:
+    async def body() -> None:
+        store = store_maker()
+        one, other = (Committer(store, prefix + "token") for _ in range(2))
+        revisions = []
+        for n, author in enumerate((one, one, other, one, other)):
+            revisions.append(await author.commit([absent(f"{prefix}{n}")], [Put(f"{prefix}{n}", b"")]))
+            kv = await store.get(f"{prefix}{n}")
+            assert kv is not None
+            assert kv.mod_revision == revisions[-1]
+        assert revisions == sorted({*revisions})
+        with pytest.raises(ConflictError):
+            await one.commit([absent(prefix + "0")], [Put(prefix + "0", b"again")])
+        await one.commit([], [Put(prefix + "5", b"")])
+        await store.close()
+
+    run(body())
 
 
 def test_a_deposed_leader_cannot_write(store_maker, prefix: str) -> None:

@@ -20,16 +20,18 @@ NULL = Path(os.devnull)
 
 def test_every_generation_has_a_folder_of_its_own(tmp_path: Path) -> None:
     folder = LogFolder("a/job", LogOptions(str(tmp_path / "logs"), (BOTH, NONE), (NONE, OUT)))
-    first = folder.prepare(1, 2)
-    second = folder.prepare(4, 2)
+    first = folder.prepare(0, 2)
+    folder.prepare(1, 2)
+    second = folder.prepare(1, 2)
     run = folder.path
     assert run is not None
     assert run.name.startswith("a_job_")
     assert first[0] == RankStreams(
-        run / "attempt_1/0/stdout.log", run / "attempt_1/0/stderr.log", run / "attempt_1/0/error.json", NONE
+        run / "attempt_0/0/stdout.log", run / "attempt_0/0/stderr.log", run / "attempt_0/0/error.json", NONE
     )
-    assert second[1] == RankStreams(run / "attempt_4/1/stdout.log", None, run / "attempt_4/1/error.json", OUT)
-    assert (run / "attempt_1/1").is_dir()
+    assert second[1] == RankStreams(run / "attempt_1.2/1/stdout.log", None, run / "attempt_1.2/1/error.json", OUT)
+    assert sorted(path.name for path in run.iterdir()) == ["attempt_0", "attempt_1", "attempt_1.2"]
+    assert folder.attempt == run / "attempt_1.2"
     folder.remove_unused()
     assert run.exists()
 
@@ -48,7 +50,7 @@ def test_without_files(tmp_path: Path) -> None:
     folder = LogFolder("job", LogOptions(os.devnull, (BOTH,), (BOTH,), shown=frozenset({0})))
     streams = folder.prepare(1, 2)
     assert streams == {0: RankStreams(None, None, None, NONE), 1: RankStreams(NULL, NULL, None, NONE)}
-    assert (folder.path, folder.attempt(1)) == (None, None)
+    assert (folder.path, folder.attempt) == (None, None)
 
 
 def test_a_temporary_folder_goes_unless_it_was_asked_for() -> None:
