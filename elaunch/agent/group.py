@@ -246,18 +246,12 @@ class Group:
                 await self._exited(news.result())
             else:
                 news.cancel()
-                if spawner.import_error:
-                    self._log.error("spawner_failed", reason=spawner.import_error)
-                    return  # the next start tells the leader
+                if not spawner.was_ready:
+                    return  # another would fail for the same reason: the next start tells it
                 await self._replace_spawner()
 
     async def _replace_spawner(self) -> None:
-        """The spawner process died, and its ranks with it: tell it as their exit, and have another one.
-
-        One that never was ready would fail again for the same reason: the next start tells that.
-        """
-        if not self._spawner.was_ready:
-            await asyncio.Event().wait()
+        """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
         self._log.error("spawner_lost")
         async with self._lock:  # a start waits for the new one
             await self._spawner.close()

@@ -56,7 +56,7 @@ class Spawner:
 
     ``lost`` is set when the process has died other than by ``close``; everything that was asked of it then
     raises StartError, and all that it had started is killed. ``deadline_passed`` is set when the dead-man's
-    switch has acted. ``import_error`` says what could not be imported: another process would fail as well.
+    switch has acted.
     """
 
     _running: ClassVar[set[int]] = set()  # of this agent: one may be opened while another is cleaned up after
@@ -70,7 +70,6 @@ class Spawner:
     ) -> None:
         self.lost = asyncio.Event()
         self.deadline_passed = asyncio.Event()
-        self.import_error = ""
         self._process = process
         self._channel = channel
         self._note = note
@@ -251,8 +250,7 @@ class Spawner:
         if event == "ready" and not self._ready.done():
             self._ready.set_result(None)
         elif event == "failed":
-            self.import_error = f"the spawner process cannot import what it should: {message['text']}"
-            self._fail_ready(self.import_error)
+            self._fail_ready(f"the spawner process cannot import what it should: {message['text']}")
         elif event == "deadline":
             self.deadline_passed.set()
         elif event == "exit":

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from elaunch.agent.spawner import Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Start
 from elaunch.controller.job import NodeStatus, RankExit, RunPhase
+from elaunch.rendezvous.waiting import beside
 from tests.e2e.spawning import PROGRAMS, environment, python
 
 GRACE = 30.0
@@ -50,9 +51,12 @@ class Preparation:
         self.program = program
         self.logs: list[Logs] = []
 
-    def ranks(self, start: Start) -> tuple[list[RankStart], Logs]:
+    async def ranks(self, start: Start) -> tuple[list[RankStart], Logs]:
         self.logs.append(Logs())
         return [RankStart(0, 0, self.program, environment(), self.out, self.out.with_suffix(".err"))], self.logs[-1]
+
+    def started(self, start: Start, pids: Mapping[int, int]) -> None:
+        return
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         return RankExit(end.local_rank, start.rank0 + end.local_rank, end.pid, end.exit_code, end.time)
@@ -93,7 +97,8 @@ def on_node(preparation: Preparation, test: Callable[[Node, Group], Coroutine[An
         group = Group(await node.open(), node.open, node.board, preparation, listen, GRACE)
         running = asyncio.create_task(group.run())
         try:
-            await asyncio.wait_for(test(node, group), SECONDS)
+            testing = asyncio.ensure_future(test(node, group))
+            await asyncio.wait_for(beside([running], testing), SECONDS)
             assert not running.done(), "the group goes on"
         finally:
             running.cancel()
