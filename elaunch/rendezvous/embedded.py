@@ -164,10 +164,10 @@ class _Place:
 
 
 async def _hire(order: Order) -> EmbeddedEtcd:
-    """Start a keeper and wait until its etcd serves. What is not started leaves no directory of its own behind."""
+    """Start a keeper and wait until its etcd serves. A keeper takes its directory away itself, unless it has died."""
     try:
         return await _hired(order)
-    except BaseException:
+    except StartError:
         if order.disposable:
             shutil.rmtree(order.directory, ignore_errors=True)
         raise

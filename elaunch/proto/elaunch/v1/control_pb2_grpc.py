@@ -26,7 +26,7 @@ class ControlServicer(object):
 
     def Attach(self, request_iterator, context):
         """One stream per agent, for its lifetime or until the leader changes. The first message must be a status.
-        Metadata: "elaunch-job" and "elaunch-token" (the token stands in the leader's record in etcd).
+        Metadata: "elaunch-job" (SHA-256 of its name, in hex) and "elaunch-token" (the token stands in the leader's record in etcd).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
