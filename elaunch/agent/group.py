@@ -198,9 +198,10 @@ class Group:
         if self._spawner.lost.is_set() and self._alive:
             return  # told as the exit of the ranks
         self._log.error("start_failed", generation=start.generation, reason=str(error))
+        self._board.update(start_error=str(error))  # before the stop, so that it is told as the reason for it
         async with self._lock:
             await self._halt(grace=0)
-            self._board.update(phase=RunPhase.STOPPED, start_error=str(error))
+            self._board.update(phase=RunPhase.STOPPED)
 
     async def _ready(self, start: Start) -> bool:
         """Wait for the warm-start process, unless the leader thinks better of it meanwhile."""

@@ -46,6 +46,11 @@ class Result:
     err: str
 
 
+def other_children() -> tuple[int, ...]:
+    """What this test process has started already, an etcd for all tests say: no stray of a spawner's ranks."""
+    return tuple(p.pid for p in trees.snapshot().values() if p.parent == os.getpid())
+
+
 class Bench:
     """One spawner process and the loop that talks to it."""
 
@@ -59,8 +64,16 @@ class Bench:
         self.notes: list[str] = []
         self.page = DeadlinePage.create()
         self._loop = asyncio.new_event_loop()
+        others = other_children()
         self.spawner: Spawner = self.do(
-            Spawner.open(start=start, preload=preload, env=self.env, deadline=self.page, note=self.notes.append)
+            Spawner.open(
+                start=start,
+                preload=preload,
+                env=self.env,
+                deadline=self.page,
+                note=self.notes.append,
+                spare=lambda: others,
+            )
         )
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:

@@ -19,7 +19,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Start
 from elaunch.controller.job import NodeStatus, RankExit, RunPhase
 from elaunch.rendezvous.waiting import beside
-from tests.e2e.spawning import PROGRAMS, environment, python
+from tests.e2e.spawning import PROGRAMS, environment, other_children, python
 
 GRACE = 30.0
 SECONDS = 30.0
@@ -71,9 +71,11 @@ class Node:
         self.preparation = preparation
         self.spawners: list[Spawner] = []
         self._page = DeadlinePage.create()
+        self._others = other_children()
 
     async def open(self) -> Spawner:
-        self.spawners.append(await Spawner.open(deadline=self._page, **self._how))
+        opened = Spawner.open(deadline=self._page, spare=lambda: self._others, **self._how)
+        self.spawners.append(await opened)
         return self.spawners[-1]
 
     async def until(self, what: Callable[[NodeStatus], bool]) -> NodeStatus:
@@ -105,8 +107,9 @@ def on_node(preparation: Preparation, test: Callable[[Node, Group], Coroutine[An
             await asyncio.wait({running})
             await group.close()
 
+    others = other_children()
     asyncio.run(run())
-    assert trees.descendants(os.getpid(), trees.snapshot()) == []
+    assert trees.descendants(os.getpid(), trees.snapshot(), spare=others) == []
 
 
 def words_in(path: Path) -> list[str]:

@@ -20,17 +20,18 @@ import pytest
 from elaunch.agent import trees
 from elaunch.agent.spawner import STORE
 from elaunch.errors import StartError
-from tests.e2e.spawning import PROGRAMS, ROOT, Bench, environment, python
+from tests.e2e.spawning import PROGRAMS, ROOT, Bench, environment, other_children, python
 
 SLEEP = "import time; print('up', flush=True); time.sleep(600)"
 
 
 @pytest.fixture
 def bench() -> Iterator[Bench]:
+    others = other_children()
     made = Bench("exec")
     yield made
     made.close()
-    assert trees.descendants(os.getpid(), trees.snapshot()) == []
+    assert trees.descendants(os.getpid(), trees.snapshot(), spare=others) == []
 
 
 def gone(pid: int) -> bool:
@@ -161,7 +162,8 @@ def test_signals_to_a_whole_job_step_are_left_to_the_agent(bench: Bench, tmp_pat
 def test_a_killed_spawner_takes_its_ranks_along(tmp_path: Path) -> None:
     bench = Bench("exec")
     other = subprocess.Popen(["sleep", "600"])
-    bench.spawner._spare = lambda: [other.pid]
+    others = (*other_children(), other.pid)
+    bench.spawner._spare = lambda: others
     pids = bench.start([inline(SLEEP), python("script", PROGRAMS / "clinging.py", "stay")], tmp_path)
     grandchild = grandchild_in(tmp_path / "1.out")
     os.kill(bench.spawner.pid, signal.SIGKILL)
@@ -246,11 +248,12 @@ def test_a_frozen_agents_ranks_die_at_the_deadline(tmp_path: Path) -> None:
 def warm(tmp_path: Path) -> Iterator[Bench]:
     """A warm start, with next to nothing for torch."""
     (tmp_path / "torch.py").write_text("class default_generator:\n    seed = staticmethod(lambda: None)\n")
+    others = other_children()
     made = Bench("warm", env=environment(PYTHONPATH=f"{tmp_path}:{ROOT}"))
     yield made
     made.close()
     assert made.notes == []
-    assert trees.descendants(os.getpid(), trees.snapshot()) == []
+    assert trees.descendants(os.getpid(), trees.snapshot(), spare=others) == []
 
 
 def test_standbys_become_the_ranks_of_the_next_start(warm: Bench, tmp_path: Path) -> None:
