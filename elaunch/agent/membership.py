@@ -18,7 +18,15 @@ from elaunch.controller.commands import Command, End, end_of
 from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
 from elaunch.controller.server import ControlServer
-from elaunch.errors import AmbiguousError, ConflictError, DeposedError, ElaunchError, EtcdLostError, LeaseLostError
+from elaunch.errors import (
+    AmbiguousError,
+    ConflictError,
+    DeposedError,
+    ElaunchError,
+    EtcdLostError,
+    EtcdRefusedError,
+    LeaseLostError,
+)
 from elaunch.rendezvous.election import Election, Leadership
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
@@ -28,6 +36,7 @@ from elaunch.rendezvous.store import Store
 from elaunch.rendezvous.waiting import beside
 
 UNREACHABLE = 2  # leases: for so long a leader that lives may be out of reach
+ASK_AGAIN = 1.0  # seconds until an etcd that refused is asked again
 TELL_AFTER = 1.0  # seconds without the leader after which a person is told
 RETRY_STREAM = 0.1  # seconds between two streams to the same leader
 CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
@@ -128,6 +137,8 @@ class Membership:
                     return
             except EtcdLostError as error:
                 self._log.warning("etcd_unreachable", reason=str(error))
+            except EtcdRefusedError as error:
+                await self._refused(error)
             except DeposedError as error:
                 self._log.warning("deposed", reason=str(error))
 
@@ -148,6 +159,8 @@ class Membership:
                     return True
                 except (EtcdLostError, AmbiguousError, ConflictError) as error:
                     self._log.warning("etcd_unreachable", reason=str(error))
+                except EtcdRefusedError as error:
+                    await self._refused(error)
         finally:
             site.server.pause()
             self._leading = None
@@ -159,6 +172,16 @@ class Membership:
                 await self._follow_leaders(election)
             except EtcdLostError as error:
                 self._log.warning("etcd_unreachable", reason=str(error))
+            except EtcdRefusedError as error:
+                await self._refused(error)
+
+    async def _refused(self, error: EtcdRefusedError) -> None:
+        """An etcd that took this node in and now says no (out of space, a right withdrawn) may say yes again.
+
+        The ranks are healthy, and stay so for as long as the lease is renewed: wait a moment, and ask again.
+        """
+        self._log.warning("etcd_refused", reason=str(error))
+        await asyncio.sleep(ASK_AGAIN)
 
     async def _follow_leaders(self, election: Election) -> None:
         talk: asyncio.Task[None] | None = None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
+from elaunch.agent import membership as membership_module
 from elaunch.agent.membership import Membership, Site
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import Command, Start
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.controller.server import ControlServer
-from elaunch.errors import EtcdLostError
+from elaunch.errors import EtcdLostError, EtcdRefusedError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Phase, Spec, State, decode
 from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
@@ -32,6 +35,18 @@ class FalteringStore(MemoryStore):
             self.faltered = True
             raise EtcdLostError("etcd did not answer")
         return result
+
+
+class FullStore(MemoryStore):
+    """Refuses the first writes of a leader: it is out of space for a while."""
+
+    refused = 0
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
+        if self.refused < 2 and any(isinstance(op, Put) and op.key.startswith(KEYS.plans) for op in ops):
+            self.refused += 1
+            raise EtcdRefusedError("etcd refused Txn: RESOURCE_EXHAUSTED: mvcc: database space exceeded")
+        return await super().txn(compares, ops, otherwise=otherwise)
 
 
 class Ranks:
@@ -81,6 +96,20 @@ def test_the_end_is_heard_though_the_leaders_own_stream_was_cut_meanwhile() -> N
         end = await asyncio.wait_for(node.run(), 10)
         assert (end.outcome, end.exit_code) == ("succeeded", 0)
         assert store.faltered
+        assert ranks.started == [1]
+        await server.stop()
+
+    asyncio.run(test())
+
+
+def test_an_etcd_that_refuses_for_a_while_does_not_end_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        monkeypatch.setattr(membership_module, "ASK_AGAIN", 0.01)
+        store = FullStore()
+        node, server, ranks = await membership(store)
+        end = await asyncio.wait_for(node.run(), 10)
+        assert (end.outcome, end.exit_code) == ("succeeded", 0)
+        assert store.refused == 2
         assert ranks.started == [1]
         await server.stop()
 
