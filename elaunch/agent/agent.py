@@ -302,7 +302,9 @@ def _pass_on(end: End) -> None:
 
 
 def _failure(failure: Failure) -> RankFailure:
+    """For the report: the path of an error file that went with this agent's temporary folder is of no use."""
     end = failure.exit
+    gone = failure.host == socket.gethostname() and not os.path.exists(end.error_file)
     return RankFailure(
         failure.host,
         end.rank,
@@ -310,7 +312,7 @@ def _failure(failure: Failure) -> RankFailure:
         end.pid,
         end.exit_code,
         end.time,
-        end.error_file,
+        "" if gone else end.error_file,
         end.message,
         end.traceback,
     )

@@ -230,6 +230,7 @@ class Nursery:
         if self.stopping is not None:
             self.stopping.forget()
         self.standbys.forget()
+        self.farewell_environment = {}  # it may hold etcd's password, which is no rank's business
         self.channel.close()
         self.page.close()
 
