@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from elaunch import __version__
-from elaunch.agent import failures
+from elaunch.agent import failures, trees
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.events import EventLog
 from elaunch.agent.farewell import write_farewell
@@ -219,7 +219,9 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
     runtime = Path(tempfile.mkdtemp(prefix="elaunch-"))
     page = DeadlinePage.create()
     farewell = runtime / "farewell.json"
-    keepers: list[int] = []
+    # Not ours to stop: what this process had for children before it became an agent (exec'd from a shell script),
+    # and the keeper of an embedded etcd, which may have to outlive it.
+    spared = trees.children(os.getpid())
     dog = watchdog(os.environ)
     preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog)
     if preparation.warning:
@@ -239,15 +241,15 @@ async def _agent(options: LaunchOptions, signals: SignalWatch) -> AsyncIterator[
                 farewell=[sys.executable, "-m", "elaunch.agent.farewell", str(farewell)],
                 farewell_env=dict(os.environ),
                 note=lambda text: structlog.get_logger().info("exec_start", text=text),
-                spare=lambda: keepers,
+                spare=lambda: spared,
             )
             spawner = await open_spawner()
             stack.push_async_callback(spawner.close)
-            await _ask_torch(options, preparation, keepers, stack)
+            await _ask_torch(options, preparation, spared, stack)
             backend = await open_backend(options)
             if backend.embedded is not None:
-                keepers.append(backend.embedded.keeper)
-            stack.push_async_callback(backend.release, options.conf.close_timeout)
+                spared.append(backend.embedded.keeper)
+            stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
             address = local_address(options)
             board = StatusBoard()
             listening = functools.partial(addresses.listen, address)

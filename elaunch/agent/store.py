@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
-from elaunch.errors import EndpointUnreachableError, UsageError
+from elaunch.errors import ElaunchError, EndpointUnreachableError, UsageError
 from elaunch.rendezvous.addresses import own_address, owns, resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.waiting import within
 
 LOOPBACK = "127.0.0.1"
+LOOK = 2.0  # seconds for a last look at who needs the embedded etcd
 CHECK_EXTERNAL = 5.0  # seconds that an etcd which should be there gets for its first answer
 
 
@@ -26,8 +30,15 @@ class Backend:
     endpoints: tuple[str, ...]
     embedded: EmbeddedEtcd | None
 
-    async def release(self, timeout: float) -> None:
-        """Close the store; end the embedded etcd once no other node of the job needs it."""
+    async def release(self, nodes: str, timeout: float) -> None:
+        """Close the store, and end an embedded etcd: at once, or after this agent where others still need it.
+
+        ``nodes`` is the prefix of the job's node keys. Only an etcd that nobody needs is waited for.
+        """
+        if self.embedded is not None:
+            with contextlib.suppress(ElaunchError, asyncio.TimeoutError):
+                if (await within(LOOK, self.store.list(nodes))).items:
+                    timeout = 0.0
         await self.store.close()
         if self.embedded is not None:
             await self.embedded.release(timeout)

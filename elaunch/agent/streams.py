@@ -9,6 +9,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from elaunch.agent.options import LogOptions, Streams
 from elaunch.errors import StartError
 
@@ -87,6 +89,8 @@ class LogFolder:
         if self._options.directory is None:
             scratch = None if self._asked() else self._scratch
             base = self._base = Path(tempfile.mkdtemp(prefix="elaunch_", dir=scratch))
+            if scratch is None:
+                structlog.get_logger().info("log_files", folder=str(base))
         else:
             base = Path(self._options.directory)
             base.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from elaunch.clock import Clock
-from elaunch.controller.commands import command_for
+from elaunch.controller.commands import Wait, command_for
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.state import (
     Event,
@@ -107,7 +107,9 @@ class Term:
         elif node_id in self._lost:
             outbox.close("unknown node: its lease has ended; it must join again")
         elif (view := self._job.nodes.get(node_id)) and not self._unwritten_end():
-            outbox.offer(command_for(self._job, view, self._waiting))
+            command = command_for(self._job, view, self._waiting)
+            if not isinstance(command, Wait):  # its status comes next, and may be all that is waited for
+                outbox.offer(command)
         return outbox
 
     def detach(self, outbox: Outbox) -> None:

@@ -25,7 +25,7 @@ OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 2_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
 ]
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it

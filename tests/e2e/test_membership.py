@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, ROOT, wait_until
+from tests.e2e.test_launch import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -81,3 +85,32 @@ def test_all_nodes_stopped_at_once_leave_nothing(job: MakeJob, etcd: str) -> Non
     for agent in agents:
         agent.kill(signal.SIGTERM)
     assert [agent.wait() for agent in agents] == [143, 143], two.outputs()
+
+
+def test_a_node_that_leaves_does_not_wait_for_the_embedded_etcd(job: MakeJob) -> None:
+    two = job(
+        "--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=leave",
+        "--rdzv-conf=last_call_timeout=20", program=PLAIN,
+    )  # fmt: skip
+    owner = two.agent("--start=exec")
+    wait_until("the owner leads", lambda: "leading" in owner.output())
+    other = two.agent("--start=exec")
+    wait_until("both run", lambda: len(two.events("start")) == 2)
+    owner.kill(signal.SIGTERM)
+    assert owner.wait(10) == 143, "its etcd is the other's now, and no reason to stay"
+    wait_until("the other goes on", lambda: two.events("start", generation=2))
+    two.finish()
+    assert other.wait() == 0, two.outputs()
+
+
+def test_what_was_there_before_the_agent_is_left_alone(job: MakeJob, tmp_path: Path) -> None:
+    """A shell script that writes through tee, and then becomes the agent: the report must still come through."""
+    script = tmp_path / "entry.sh"
+    script.write_text(f'exec > >(tee {tmp_path}/tee.log) 2>&1\nexec "$@"\n')
+    crash = tmp_path / "crash.py"
+    crash.write_text("raise SystemExit(3)\n")
+    argv = ["bash", str(script), sys.executable, "-m", "elaunch", "--start=exec", str(crash)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(argv, env=env, capture_output=True, timeout=60)
+    assert done.returncode == 3
+    wait_until("tee has written it all", lambda: "exitcode  : 3" in (tmp_path / "tee.log").read_text())

@@ -70,7 +70,7 @@ def work(number):
 
 if __name__ == "__main__":
     config = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=2, run_id="fn", start_method="fork",
+        min_nodes=1, max_nodes=1, nproc_per_node=2, run_id="fn", start_method="spawn",
         rdzv_backend="elaunch", rdzv_endpoint=sys.argv[1],
     )
     print("results", elastic_launch(config, work)(21))
