@@ -44,7 +44,7 @@ SIZE = (
     Flag("nnodes", "number of nodes, or MIN:MAX", default="1:1", metavar="N|MIN:MAX"),
     Flag("nproc_per_node", "ranks per node: a number, auto, cpu, gpu or xpu", default="1", metavar="N"),
     Flag("max_restarts", "restarts of the job before it fails", "integer", 0, metavar="N"),
-    Flag("role", "name of this node's kind of ranks", default="default"),
+    Flag("role", "name of this node's kind of ranks", default="default", metavar="NAME"),
 )
 
 RENDEZVOUS = (
@@ -72,7 +72,7 @@ PROGRAM = (
         ours=True,
     ),
     Flag("preload", "modules for the warm process to import", "list", (), metavar="MODULE,...", ours=True),
-    Flag("start_method", "for functions as programs", "choice", "spawn", choices=START_METHODS),
+    Flag("start_method", "accepted for torchrun, no effect on programs", "choice", "spawn", choices=START_METHODS),
     Flag("numa_binding", "bind ranks to CPUs", "choice", choices=NUMA_BINDINGS, env=False),
     Flag("virtual_local_rank", "each rank sees its device as number 0", "flag", False),
 )
@@ -101,7 +101,7 @@ STOPPING = (
 )
 
 LOGS = (
-    Flag("log_dir", "where log files go", metavar="DIR"),
+    Flag("log_dir", "where log files go (default: a temporary folder)", metavar="DIR"),
     Flag(
         "redirects",
         "streams to files: 0 none, 1 stdout, 2 stderr, 3 both, or RANK:N,...",
