@@ -129,6 +129,7 @@ class Standbys:
             self.pause()
             return None
         parent = os.getpid()
+        surroundings = _surroundings()  # as before the fork: a change since then makes it useless, never wrong
         ours, theirs = socket.socketpair()
         try:
             child = children.fork(dispositions.caught)
@@ -144,7 +145,7 @@ class Standbys:
             return Channel(theirs)
         theirs.close()
         ours.setblocking(False)
-        self.idle.append(Standby(child, ours, _surroundings()))
+        self.idle.append(Standby(child, ours, surroundings))
         return None
 
     def forget(self) -> None:
