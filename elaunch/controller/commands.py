@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from elaunch.controller.aborting import EXIT_START_FAILED
+from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, Job, NodeView
-from elaunch.controller.state import EXIT_START_FAILED, waiting_for
 from elaunch.rendezvous.records import Phase, Plan
 
 

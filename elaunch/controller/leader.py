@@ -14,6 +14,7 @@ import structlog
 
 from elaunch.clock import Clock
 from elaunch.controller.commands import Wait, command_for
+from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.state import (
     Event,
@@ -25,7 +26,6 @@ from elaunch.controller.state import (
     next_deadline,
     resume,
     step,
-    waiting_for,
 )
 from elaunch.controller.streams import Outbox
 from elaunch.errors import CompactedError

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from elaunch.controller.commands import Abort, Command, End, Start, Wait, command_for, start_of
+from elaunch.controller.forming import EXIT_JOIN_TIMEOUT
 from elaunch.controller.job import Job, NodeStatus, Policy, RankExit, RunPhase
 from elaunch.controller.state import (
-    EXIT_JOIN_TIMEOUT,
     Event,
     NodeJoined,
     NodeLost,

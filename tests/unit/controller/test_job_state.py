@@ -6,8 +6,10 @@ import pytest
 from job_makers import Driver, make_exit, make_node, running
 
 from elaunch.controller.commands import Abort, End, Start, Wait
+from elaunch.controller.faults import describe_exit
+from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import RunPhase
-from elaunch.controller.state import NodeJoined, describe_exit, resume, waiting_for
+from elaunch.controller.state import NodeJoined, resume
 from elaunch.rendezvous.records import Phase
 
 

@@ -1,0 +1,39 @@
+"""A generation that is being stopped: when nothing of it is left, and what comes then."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elaunch.controller.job import Job
+from elaunch.controller.roster import all_succeeded, leaving_reason, member_views, unattached
+from elaunch.controller.transitions import succeed
+from elaunch.errors import StartError
+from elaunch.rendezvous.records import Phase, Reason
+
+EXIT_START_FAILED = StartError.exit_code
+
+
+def finish_abort(job: Job, now: float) -> Job:
+    """All that could still run of the generation is gone when each member has said so, or lost its lease."""
+    if job.uncommitted or not all(v.at_rest(job.generation) for v in member_views(job)):
+        return job
+    if job.verdict is not None:
+        return replace(job, phase=job.verdict, since=now)
+    if all_succeeded(job):
+        return succeed(job, now)
+    if not job.ready and not unattached(job):
+        return _last_node_gone(job, now)
+    return replace(job, phase=Phase.WAITING, since=now, last_call=None)
+
+
+def _last_node_gone(job: Job, now: float) -> Job:
+    """Nobody is left to go on with: the job ends as its last nodes did."""
+    for view in job.nodes.values():
+        if view.status and view.status.start_error:
+            reason = Reason("start_failed", f"{view.node.host}: {view.status.start_error}")
+            return replace(job, phase=Phase.FAILED, reason=reason, exit_code=EXIT_START_FAILED, since=now)
+        if view.status and view.status.leaving:
+            reason = Reason("stopped", leaving_reason(view))
+            code = view.status.leaving_exit_code
+            return replace(job, phase=Phase.STOPPED, reason=reason, exit_code=code, since=now)
+    return replace(job, phase=Phase.WAITING, since=now, last_call=None)

@@ -1,0 +1,91 @@
+"""What is told of the nodes, and what of it ends a generation or the job."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+
+from elaunch.controller.job import Failure, Job, NodeStatus, RunPhase
+from elaunch.controller.roster import leaving_reason
+from elaunch.controller.transitions import abort, end
+from elaunch.rendezvous.records import Node, Phase, Reason
+
+STOPPED_EARLY = "stopped_early"
+RANK_FAILED = "rank_failed"
+
+
+def node_lost(job: Job, node_id: str, now: float) -> Job:
+    view = job.nodes.get(node_id)
+    if view is None:
+        return job
+    job = job.without_node(node_id)
+    member = job.plan.member(node_id) if job.plan else None
+    if member is None or node_id in job.succeeded:
+        return job
+    reason = Reason("node_lost", f"node {member.host} ({node_id}) was lost")
+    if job.phase is Phase.ABORTING and job.reason.code == RANK_FAILED and not view.at_rest(job.generation):
+        # Ranks that fail just before their node's lease ends, or its peers', failed because the node did.
+        return replace(job, reason=reason, charged=False, verdict=None, exit_code=0)
+    return abort(job, now, reason) if job.phase in (Phase.STARTING, Phase.RUNNING) else job
+
+
+def status_received(job: Job, status: NodeStatus, now: float) -> Job:
+    view = job.nodes.get(status.node_id)
+    if view is None:
+        return job  # of a node that is fenced, or not yet seen: its stream is refused by the server
+    view = replace(view, status=status)
+    job = job.with_node(view)
+    if job.phase.final:
+        return job
+    if status.stop_job and job.verdict is None:
+        reason = Reason("operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}")
+        return end(job, now, Phase.STOPPED, reason, status.leaving_exit_code or 130)
+    if status.leaving and not job.nodes.keys() - {status.node_id} and job.phase is Phase.WAITING:
+        return end(job, now, Phase.STOPPED, Reason("stopped", leaving_reason(view)), status.leaving_exit_code)
+    if job.uncommitted or status.generation != job.generation or not (job.plan and job.plan.member(status.node_id)):
+        return job
+    known = {f.exit.rank for f in job.failures}
+    failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
+    job = replace(job, failures=(*job.failures, *failed))
+    if status.phase is RunPhase.SUCCEEDED:
+        job = replace(job, succeeded=job.succeeded | {status.node_id})
+    if job.phase in (Phase.STARTING, Phase.RUNNING):
+        return _member_status(job, view.node, status, now)
+    if failed and job.reason.code == STOPPED_EARLY and job.verdict is None:
+        return _rank_failed(replace(job, phase=Phase.RUNNING), now)
+    return job
+
+
+def _member_status(job: Job, node: Node, status: NodeStatus, now: float) -> Job:
+    if job.failures:
+        return _rank_failed(job, now)
+    if status.start_error:
+        return abort(job, now, Reason("start_failed", f"{node.host}: {status.start_error}"))
+    if status.phase in (RunPhase.STOPPED, RunPhase.STOPPING) and not status.leaving:
+        return abort(job, now, Reason(STOPPED_EARLY, f"node {node.host} had stopped its ranks"))
+    return job
+
+
+def _rank_failed(job: Job, now: float) -> Job:
+    """The first failure to be heard of decides: within a node they come in order, between nodes clocks may differ."""
+    first = job.failures[0]
+    text = describe_exit(first)
+    if job.restart_count < job.policy.max_restarts:
+        return replace(abort(job, now, Reason(RANK_FAILED, text)), charged=True)
+    spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
+    code = first.exit.exit_code
+    return end(job, now, Phase.FAILED, Reason(RANK_FAILED, text + spent), code if code > 0 else 128 - code)
+
+
+def describe_exit(failure: Failure) -> str:
+    """How a rank ended, as one sentence."""
+    end = failure.exit
+    how = f"exited with code {end.exit_code}" if end.exit_code > 0 else f"was killed by {signal_name(-end.exit_code)}"
+    return f"rank {end.rank} (local rank {end.local_rank}, pid {end.pid} on {failure.host}) {how}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

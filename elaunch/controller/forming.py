@@ -1,0 +1,71 @@
+"""The waiting job: when there are enough nodes, which of them form the next generation, and what is waited for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elaunch.controller.job import Job
+from elaunch.controller.planning import make_plan
+from elaunch.controller.roster import eligible, unattached
+from elaunch.controller.transitions import end
+from elaunch.errors import JoinTimeoutError
+from elaunch.rendezvous.records import Phase, Plan, Reason
+from elaunch.rendezvous.seating import order
+
+EXIT_JOIN_TIMEOUT = JoinTimeoutError.exit_code
+
+
+def waiting_for(job: Job) -> str:
+    """What a waiting job waits for, as one sentence."""
+    ready = job.ready
+    policy = job.policy
+    why = f" ({job.reason.text})" if job.formed else ""
+    if ready < policy.min_nodes:
+        return (
+            f"{ready} of at least {policy.min_nodes} nodes are here{why}; "
+            f"waiting up to {policy.join_timeout:.0f} s for the others (join_timeout)"
+        )
+    if job.last_call is not None:
+        return f"{ready} of {policy.max_nodes} nodes are here; last call for {policy.last_call_timeout:.0f} s"
+    return f"{ready} nodes are here; waiting until they are ready"
+
+
+def try_plan(job: Job, now: float) -> Job:
+    policy = job.policy
+    if job.ready < policy.min_nodes:
+        if now >= job.since + policy.join_timeout:
+            text = (
+                f"{job.ready} of at least {policy.min_nodes} nodes came within {policy.join_timeout:.0f} s"
+                f" (join_timeout){'; before: ' + job.reason.text if job.formed else ''}"
+            )
+            return end(job, now, Phase.FAILED, Reason("join_timeout", text), EXIT_JOIN_TIMEOUT)
+        return replace(job, last_call=None) if job.last_call is not None else job
+    if not job.formed and job.ready < policy.max_nodes:
+        if job.last_call is None:
+            return replace(job, last_call=now + policy.last_call_timeout)
+        if now < job.last_call:
+            return job
+    if job.formed and unattached(job) and job.ready < policy.max_nodes and now < job.since + policy.reattach:
+        return job
+    chosen = order((v.node for v in eligible(job)), job.members, policy.max_nodes)
+    if any(not job.nodes[node.node_id].at_rest(0) for node in chosen):
+        return job
+    return adopt(job, make_plan(job, chosen, job.reason), now)
+
+
+def adopt(job: Job, plan: Plan, now: float) -> Job:
+    return replace(
+        job,
+        phase=Phase.STARTING,
+        generation=plan.generation,
+        restart_count=plan.restart_count,
+        plan=plan,
+        uncommitted=True,
+        charged=False,
+        formed=True,
+        failures=(),
+        succeeded=frozenset(),
+        last_call=None,
+        grow_at=None,
+        since=now,
+    )

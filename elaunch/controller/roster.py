@@ -1,0 +1,33 @@
+"""The nodes of a job as its leader sees them: who is here, who may be given ranks, and how to speak of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from elaunch.controller.job import Job, NodeView
+
+
+def eligible(job: Job) -> list[NodeView]:
+    return [view for view in job.nodes.values() if view.eligible]
+
+
+def unattached(job: Job) -> bool:
+    """A node with a live key has no stream yet: after a change of leader, it is still on its way."""
+    return any(view.status is None for view in job.nodes.values())
+
+
+def member_views(job: Job) -> list[NodeView]:
+    return [job.nodes[m.node_id] for m in job.members if m.node_id in job.nodes]
+
+
+def all_succeeded(job: Job) -> bool:
+    return bool(job.members) and all(m.node_id in job.succeeded for m in job.members)
+
+
+def leaving_reason(view: NodeView) -> str:
+    told = view.status.leaving_reason if view.status else ""
+    return told or f"node {view.node.host} was asked to leave"
+
+
+def names(hosts: Iterable[str]) -> str:
+    return ", ".join(hosts)
