@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import Member, Node, Phase, Plan, Reason, State
+from elaunch.rendezvous.records import RankExit as RankExit
 
 BEGINNING = Reason("start", "the job starts")
 
@@ -26,28 +28,6 @@ class RunPhase(Enum):
     def at_rest(self) -> bool:
         """Nothing of the generation is alive on the node."""
         return self in (RunPhase.NONE, RunPhase.STOPPED, RunPhase.SUCCEEDED)
-
-
-@dataclass(frozen=True, slots=True)
-class RankExit:
-    """One rank's end. ``exit_code`` as subprocess tells it (negative: a signal), ``time`` in wall-clock seconds."""
-
-    local_rank: int
-    rank: int
-    pid: int
-    exit_code: int
-    time: float
-    error_file: str = ""
-    message: str = ""
-    traceback: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A rank that ended otherwise than with 0 while nobody had asked it to, and where."""
-
-    host: str
-    exit: RankExit
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +132,7 @@ class Job:
             verdict,
             self.charged,
             self.horizon,
+            self.failures[0] if self.failures else None,
         )
 
     def with_node(self, view: NodeView) -> Job:

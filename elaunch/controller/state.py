@@ -84,6 +84,7 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
         verdict=Phase(state.verdict) if state.verdict else None,
         charged=state.charged,
         horizon=state.horizon,
+        failures=(state.root,) if state.root else (),
         formed=True,
     )
     if state.phase is Phase.WAITING:

@@ -111,11 +111,34 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class RankExit:
+    """One rank's end. ``exit_code`` as subprocess tells it (negative: a signal), ``time`` in wall-clock seconds."""
+
+    local_rank: int
+    rank: int
+    pid: int
+    exit_code: int
+    time: float
+    error_file: str = ""
+    message: str = ""
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A rank that ended otherwise than with 0 while nobody had asked it to, and where."""
+
+    host: str
+    exit: RankExit
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
     ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart.
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
+    ``root`` is the first failure of the generation, so that a new leader can still tell it.
     """
 
     phase: Phase
@@ -126,6 +149,7 @@ class State:
     verdict: str = ""
     charged: bool = False
     horizon: int = 0
+    root: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,4 +185,6 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
         values["members"] = tuple(_build(Member, m) for m in values["members"])
     if kind is State:
         values["phase"] = Phase(values["phase"])
+        if root := values.get("root"):
+            values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
     return kind(**values)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from job_makers import Driver, make_exit, make_node, running
 
-from elaunch.controller.commands import Abort, End, Start, Wait
+from elaunch.controller.commands import Abort, End, Start, Wait, end_of
 from elaunch.controller.faults import describe_exit
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import RunPhase
+from elaunch.controller.job import Failure, RunPhase
 from elaunch.controller.state import NodeJoined, resume
-from elaunch.rendezvous.records import Phase
+from elaunch.rendezvous.records import Phase, State, decode, encode
 
 
 def members(driver: Driver) -> list[str]:
@@ -646,6 +648,17 @@ def test_a_new_leader_tells_the_end_of_a_job_that_never_started() -> None:
     driver.arrive(0, 1)
     driver.tell(1, **STOP)
     assert driver.another_leads().phase is Phase.STOPPED
+
+
+def test_a_new_leader_tells_the_root_cause_that_the_old_one_heard() -> None:
+    driver = running(1, 2, restarts=0)
+    end = replace(make_exit(0, 3), message="ValueError: no", traceback="Traceback: no", error_file="/tmp/\udcff")
+    driver.tell(0, RunPhase.FAILED, 1, exits=(end,))
+    state = decode(State, encode(driver.job.state))
+    driver.job = resume(driver.policy, state, driver.job.plan, [make_node(0), make_node(1)], driver.now)
+    job = driver.everyone(RunPhase.STOPPED)
+    assert (job.phase, job.exit_code) == (Phase.FAILED, 3)
+    assert end_of(job).failures == (Failure("h0", end),)
 
 
 def test_a_job_is_started_again_under_its_id() -> None:
