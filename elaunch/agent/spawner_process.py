@@ -31,7 +31,7 @@ def _open_package() -> None:
 
 
 def _main() -> None:
-    from elaunch.agent.nursery import main
+    from elaunch.agent.serving import main
 
     # In a local variable: what a global one held would keep a rank's __main__ alive when it is finalized.
     rank = main(sys.argv[1:], BARE)

@@ -183,7 +183,7 @@ def test_ranks_that_ended_well_before_an_abort_took_hold_have_succeeded(tmp_path
         node.preparation.logs[0].shown.set()
         assert (await node.phase(RunPhase.SUCCEEDED)).generation == 1
         group.want(Abort(1, "node_joined", "again"))
-        await group.signal(signal.SIGUSR1)  # the answer to this comes after that to a stop
+        await group.ranks.signal(signal.SIGUSR1)  # the answer to this comes after that to a stop
         await turns()
         assert node.board.now.phase is RunPhase.SUCCEEDED
 
@@ -195,7 +195,7 @@ def test_a_signal_for_ranks_whose_spawner_has_died_is_no_error(tmp_path: Path) -
         await node.spawners[0].ready()
         node.kill_spawner()
         await node.spawners[0].lost.wait()
-        await group.signal(signal.SIGUSR1)
+        await group.ranks.signal(signal.SIGUSR1)
 
     on_node(Preparation(tmp_path, Program("command", "true", (), "")), test)
 

@@ -163,7 +163,7 @@ def test_a_killed_spawner_takes_its_ranks_along(tmp_path: Path) -> None:
     bench = Bench("exec")
     other = subprocess.Popen(["sleep", "600"])
     others = (*other_children(), other.pid)
-    bench.spawner._spare = lambda: others
+    bench.spawner._process._spare = lambda: others
     pids = bench.start([inline(SLEEP), python("script", PROGRAMS / "clinging.py", "stay")], tmp_path)
     grandchild = grandchild_in(tmp_path / "1.out")
     os.kill(bench.spawner.pid, signal.SIGKILL)
@@ -181,7 +181,7 @@ def test_a_killed_spawner_takes_its_ranks_along(tmp_path: Path) -> None:
 def test_a_frozen_spawner_is_killed_and_its_ranks_with_it(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("elaunch.agent.spawner._KILL_BOUND_SECONDS", 0.2)
+    monkeypatch.setattr("elaunch.agent.spawner.KILL_BOUND_SECONDS", 0.2)
     pids = bench.start([inline(SLEEP)], tmp_path)
     os.kill(bench.spawner.pid, signal.SIGSTOP)
     bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=0.1))
@@ -330,7 +330,7 @@ def test_standbys_end_with_the_spawner_process(how: str, warm: Bench, tmp_path: 
     if how == "killed":
         os.kill(warm.spawner.pid, signal.SIGKILL)
     else:
-        warm.spawner._channel.socket.shutdown(socket.SHUT_WR)
+        warm.spawner._talk._channel.socket.shutdown(socket.SHUT_WR)
     warm.do(warm.spawner.lost.wait())
     eventually(lambda: all(gone(pid) for pid in ready))
 

@@ -12,7 +12,7 @@ import pytest
     "text",
     [
         "import elaunch.worker.autoload as a; a.autoload()",
-        "import elaunch.agent.nursery, elaunch.agent.spawner, elaunch.agent.streams, elaunch.agent.tail",
+        "import elaunch.agent.serving, elaunch.agent.spawner, elaunch.agent.streams, elaunch.agent.tail",
         "import elaunch.worker.bootstrap, elaunch.worker.store_host, elaunch.worker.numa, elaunch.worker.logs_specs",
     ],
 )

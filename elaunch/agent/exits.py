@@ -1,0 +1,102 @@
+"""How the ranks of this node end: what is news is told on the board, and the last good end ends the run well."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from dataclasses import replace
+from typing import Protocol
+
+import structlog
+
+from elaunch.agent.ranks import Generation, Ranks
+from elaunch.agent.spawner import Exit
+from elaunch.agent.status import StatusBoard
+from elaunch.controller.commands import Start
+from elaunch.controller.job import RankExit, RunPhase
+
+
+class Describe(Protocol):
+    """What is known of an exit."""
+
+    def __call__(self, exit_: Exit, start: Start, /) -> RankExit: ...
+
+
+class Exits:
+    """Follows the exits of the ranks, and the end of the spawner process, which takes them along."""
+
+    def __init__(self, ranks: Ranks, board: StatusBoard, describe: Describe) -> None:
+        self._ranks = ranks
+        self._board = board
+        self._describe = describe
+        self._log = structlog.get_logger()
+
+    async def follow(self) -> None:
+        """Until cancelled, or until a spawner process died before ranks could be started."""
+        while True:
+            spawner = self._ranks.spawner
+            news = asyncio.create_task(spawner.exits().get())
+            lost = asyncio.create_task(spawner.lost.wait())
+            await asyncio.wait([news, lost], return_when=asyncio.FIRST_COMPLETED)
+            lost.cancel()
+            if news.done():
+                await self._exited(news.result())
+            else:
+                news.cancel()
+                if not spawner.was_ready:
+                    return  # another would fail for the same reason: the next start tells it
+                await self._spawner_lost()
+
+    def give_up(self, local_rank: int, reason: str) -> None:
+        """A rank that runs can be neither used nor ended: it counts as failed, and no rank starts here any more."""
+        generation, pid = self._ranks.generation, self._ranks.pids.get(local_rank)
+        if generation is None or pid is None or self._board.now.leaving:
+            return
+        start = generation.start
+        self._log.error("rank_stuck", generation=start.generation, local_rank=local_rank, reason=reason)
+        end = self._describe(Exit(local_rank, pid, -signal.SIGKILL, time.time()), start)
+        end = replace(end, message=reason)
+        generation.alive.discard(local_rank)
+        self._board.update(phase=RunPhase.FAILED, exits=(*self._board.now.exits, end), start_error=reason)
+
+    async def _spawner_lost(self) -> None:
+        """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
+        self._log.error("spawner_lost")
+        for local_rank in sorted(await self._ranks.replace_spawner()):
+            await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time()))
+
+    async def _exited(self, end: Exit) -> None:
+        """An exit that we brought about is no news; the last of the others ends the run well if all were good."""
+        generation = self._ranks.generation
+        if generation is None or end.local_rank not in generation.alive or self._board.now.leaving:
+            return
+        generation.alive.discard(end.local_rank)
+        report = self._describe(end, generation.start)
+        exits = (*self._board.now.exits, report)
+        if any(e.exit_code != 0 for e in exits):
+            if end.exit_code != 0:
+                self._log_failed(generation, report)
+            self._board.update(phase=RunPhase.FAILED, exits=exits)
+        elif generation.ranks:
+            self._board.update(exits=exits)
+        else:
+            await self._succeeded(generation, exits)
+
+    def _log_failed(self, generation: Generation, end: RankExit) -> None:
+        self._log.warning(
+            "rank_failed",
+            generation=generation.start.generation,
+            rank=end.rank,
+            pid=end.pid,
+            exit_code=end.exit_code,
+            message=end.message,
+        )
+
+    async def _succeeded(self, generation: Generation, exits: tuple[RankExit, ...]) -> None:
+        async with self._ranks.lock:
+            if self._ranks.generation is not generation:
+                return  # stopped meanwhile
+            generation.alive.clear()
+            await self._ranks.clear()
+            self._board.update(phase=RunPhase.SUCCEEDED, exits=exits)

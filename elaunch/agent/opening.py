@@ -1,0 +1,119 @@
+"""Everything that an agent needs, opened in the order in which it takes time, closed in the reverse."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from elaunch.agent import trees
+from elaunch.agent.deadman import DeadlinePage
+from elaunch.agent.events import EventLog
+from elaunch.agent.group import Group
+from elaunch.agent.health import health_port
+from elaunch.agent.logs_specs import arguments
+from elaunch.agent.options import LaunchOptions
+from elaunch.agent.preparation import LaunchPreparation
+from elaunch.agent.spawner import Spawner
+from elaunch.agent.status import StatusBoard
+from elaunch.agent.store import Backend, local_address, open_backend
+from elaunch.agent.torchside import torch_side
+from elaunch.agent.watchdog import watchdog
+from elaunch.controller.server import ControlServer
+from elaunch.rendezvous import addresses
+from elaunch.rendezvous.keys import JobKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What an agent is made of. ``address`` is this node's, ``control`` where its control server is reached.
+
+    ``farewell`` is the file from which a farewell process reads what to do, should the agent be killed.
+    """
+
+    backend: Backend
+    server: ControlServer
+    address: str
+    control: str
+    group: Group
+    board: StatusBoard
+    page: DeadlinePage
+    farewell: Path
+    events: EventLog
+
+
+@asynccontextmanager
+async def opened(options: LaunchOptions) -> AsyncIterator[Parts]:
+    """The parts, open until the context is left. Raises ElaunchError."""
+    runtime = Path(tempfile.mkdtemp(prefix="elaunch-"))
+    page = DeadlinePage.create()
+    try:
+        async with AsyncExitStack() as stack:
+            yield await _open(options, runtime, page, stack)
+    finally:
+        shutil.rmtree(runtime, ignore_errors=True)
+        page.close()
+
+
+async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack: AsyncExitStack) -> Parts:
+    farewell = runtime / "farewell.json"
+    # Not ours to stop: what this process had for children before it became an agent (exec'd from a shell script),
+    # and the keeper of an embedded etcd, which may have to outlive it.
+    spared = trees.children(os.getpid())
+    dog = watchdog(os.environ)
+    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog)
+    if preparation.warning:
+        structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
+    stack.callback(preparation.folder.remove_unused)
+    await stack.enter_async_context(health_port(os.environ))
+    if dog is not None:
+        stack.enter_context(dog.listening())
+    open_spawner = functools.partial(
+        Spawner.open,
+        start=options.start,
+        preload=options.preload,
+        env=preparation.env,
+        deadline=page,
+        farewell=[sys.executable, "-m", "elaunch.agent.farewell", str(farewell)],
+        farewell_env=dict(os.environ),
+        note=lambda text: structlog.get_logger().info("exec_start", text=text),
+        spare=lambda: spared,
+    )
+    spawner = await open_spawner()
+    stack.push_async_callback(spawner.close)
+    await _ask_torch(options, preparation, spared, stack)
+    backend = await open_backend(options)
+    if backend.embedded is not None:
+        spared.append(backend.embedded.keeper)
+    stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
+    address = local_address(options)
+    board = StatusBoard()
+    listening = functools.partial(addresses.listen, address)
+    group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout)
+    stack.push_async_callback(group.close)
+    server = ControlServer(options.job)
+    port = await server.start(addresses.listening_host(address) or "::")
+    stack.push_async_callback(server.stop)
+    control = addresses.join(address, port)
+    return Parts(backend, server, address, control, group, board, page, farewell, preparation.events)
+
+
+async def _ask_torch(
+    options: LaunchOptions, preparation: LaunchPreparation, spare: list[int], stack: AsyncExitStack
+) -> None:
+    """What needs torch's own code, while the spawner process imports it as well. Raises UsageError."""
+    if options.logs.specs is not None:
+        side = await stack.enter_async_context(torch_side("logs_specs", *arguments(options.logs), spare=spare))
+        await side.answer()
+        preparation.logs_specs = side
+    if options.numa_binding is not None:
+        async with torch_side("numa", options.numa_binding, str(options.slots), spare=spare) as side:
+            preparation.cpus = [tuple(cpus) for cpus in await side.answer()]
