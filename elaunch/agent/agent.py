@@ -63,6 +63,12 @@ class Agent:
                 options.max_restarts,
                 conf.join_timeout,
                 conf.last_call_timeout,
+                on_failure=options.recovery.on_failure,
+                restart_window=options.recovery.restart_window,
+                hang_timeout=options.recovery.hang_timeout,
+                straggler_factor=options.recovery.straggler_factor,
+                fixed_world=options.recovery.fixed_world,
+                spares=options.recovery.spares,
             ),
             clock=SystemClock(),
             status=parts.board,
@@ -72,6 +78,7 @@ class Agent:
             on_deadline=self._on_deadline,
             on_lease=self._on_lease,
             on_command=parts.group.want,
+            next_heartbeat=parts.pulse.next,
             stop_ranks=self._stop_ranks,
         )
 

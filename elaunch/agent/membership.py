@@ -13,7 +13,7 @@ import structlog
 
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
-from elaunch.controller.client import converse
+from elaunch.controller.client import NextHeartbeat, converse
 from elaunch.controller.commands import Command, End, end_of
 from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
@@ -58,6 +58,7 @@ class Site:
     on_deadline: Callable[[float], None]
     on_lease: Callable[[int], None]
     on_command: Callable[[Command], None]
+    next_heartbeat: NextHeartbeat
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
 
 
@@ -215,7 +216,7 @@ class Membership:
         heard = site.clock.monotonic()
         told = False
         while True:
-            why = await converse(leader, epoch, site.keys.job, site.status.newer_than, self._take)
+            why = await converse(leader, epoch, site.keys.job, site.status.newer_than, site.next_heartbeat, self._take)
             if self._attached.is_set():
                 heard = site.clock.monotonic()
             self._attached.clear()

@@ -22,11 +22,14 @@ from elaunch.agent.health import health_port
 from elaunch.agent.logs_specs import arguments
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.preparation import LaunchPreparation
+from elaunch.agent.pulse import Pulse
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, local_address, open_backend
 from elaunch.agent.torchside import torch_side
 from elaunch.agent.watchdog import watchdog
+from elaunch.clock import SystemClock
+from elaunch.controller.liveness import interval_for
 from elaunch.controller.server import ControlServer
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
@@ -44,6 +47,7 @@ class Parts:
     address: str
     control: str
     group: Group
+    pulse: Pulse
     board: StatusBoard
     page: DeadlinePage
     farewell: Path
@@ -103,7 +107,8 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
-    return Parts(backend, server, address, control, group, board, page, farewell, preparation.events)
+    pulse = Pulse(board, group.ranks, lambda: (), interval_for, SystemClock())
+    return Parts(backend, server, address, control, group, pulse, board, page, farewell, preparation.events)
 
 
 async def _ask_torch(

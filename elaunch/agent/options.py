@@ -88,6 +88,22 @@ class LogOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Recovery:
+    """What is to happen when ranks fail, hang or lag.
+
+    ``hang_timeout`` is None where it is to be learnt from the job's own times, infinite where nothing is to be called
+    a hang. ``restart_window`` is 0 where every restart counts for good.
+    """
+
+    on_failure: Literal["restart", "stop"] = "restart"
+    restart_window: float = 0.0
+    hang_timeout: float | None = None
+    straggler_factor: float = 2.0
+    fixed_world: bool = False
+    spares: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """Everything that the command line, ``PET_*`` and the machine said.
 
@@ -105,6 +121,7 @@ class LaunchOptions:
     conf: RendezvousConf
     logs: LogOptions
     max_restarts: int = 0
+    recovery: Recovery = Recovery()
     monitor_interval: float = 0.1
     start: StartMode = "warm"
     start_method: StartMethod = "spawn"

@@ -10,6 +10,7 @@ Kind = Literal["text", "integer", "number", "flag", "choice", "list"]
 START_METHODS = ("spawn", "fork", "forkserver")
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 START_MODES = ("warm", "exec")
+ON_FAILURE = ("restart", "stop")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -100,6 +101,35 @@ STOPPING = (
     Flag("monitor_interval", "accepted; deaths are seen at once", "number", 0.1, metavar="SECONDS"),
 )
 
+RECOVERY = (
+    Flag("on_failure", "restart the ranks, or stop the job", "choice", "restart", choices=ON_FAILURE, ours=True),
+    Flag(
+        "restart_window",
+        "restarts longer ago do not count if the job got on since (0: all count)",
+        "number",
+        0.0,
+        metavar="SECONDS",
+        ours=True,
+    ),
+    Flag(
+        "hang_timeout",
+        "without progress for so long the job hangs: seconds, auto (learnt from its own times), or off",
+        default="auto",
+        metavar="SECONDS",
+        ours=True,
+    ),
+    Flag(
+        "straggler_factor",
+        "a rank that works for so many times as long as its peers is told",
+        "number",
+        2.0,
+        metavar="FACTOR",
+        ours=True,
+    ),
+    Flag("fixed_world", "the program needs the world that it began with: refuse another", "flag", False, ours=True),
+    Flag("spares", "nodes beyond the wanted number that wait for one to fail", "integer", 0, metavar="N", ours=True),
+)
+
 LOGS = (
     Flag("log_dir", "where log files go (default: a temporary folder)", metavar="DIR"),
     Flag(
@@ -124,6 +154,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "rendezvous": RENDEZVOUS,
     "program": PROGRAM,
     "restarting and stopping": STOPPING,
+    "faults": RECOVERY,
     "logs": LOGS,
 }
 FLAGS: dict[str, Flag] = {flag.dest: flag for group in GROUPS.values() for flag in group}

@@ -10,6 +10,7 @@ from elaunch.cli.devices import count_slots
 from elaunch.cli.meeting import resolve_meeting
 from elaunch.cli.parser import read
 from elaunch.cli.program import resolve_preload, resolve_program, resolve_start
+from elaunch.cli.recovery import recovery
 from elaunch.cli.rendezvous_conf import parse_conf
 from elaunch.cli.settings import checked
 
@@ -39,6 +40,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         conf=conf,
         logs=settings.log_options(values, slots, environ),
         max_restarts=settings.max_restarts(values),
+        recovery=recovery(values, nodes),
         monitor_interval=settings.monitor_interval(values),
         start=start,
         start_method=values["start_method"],

@@ -11,9 +11,18 @@ import grpc.aio
 
 from elaunch.controller.commands import Command
 from elaunch.controller.job import NodeStatus
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_status, unpack_command
+from elaunch.controller.messages import (
+    MAX_MESSAGE,
+    METHOD,
+    job_mark,
+    pack_heartbeat,
+    pack_status,
+    unpack_command,
+)
+from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Leader
+from elaunch.rendezvous.waiting import beside
 
 OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -28,23 +37,31 @@ OPTIONS = [
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 NextStatus = Callable[[int], Awaitable[tuple[int, NodeStatus]]]
+NextHeartbeat = Callable[[], Awaitable[Heartbeat]]
 
 
 async def converse(
-    leader: Leader, epoch: int, job: str, next_status: NextStatus, on_command: Callable[[Command], None]
+    leader: Leader,
+    epoch: int,
+    job: str,
+    next_status: NextStatus,
+    next_heartbeat: NextHeartbeat,
+    on_command: Callable[[Command], None],
 ) -> str:
     """One stream to ``leader``: every newer status goes up, every command of this epoch comes to ``on_command``.
+
+    ``next_heartbeat`` returns each heartbeat when it is due.
 
     Returns when the stream ends, with the reason.
     """
     async with grpc.aio.insecure_channel(leader.address, options=OPTIONS) as channel:
         method: Any = channel.stream_stream(  # the stubs know the synchronous API only
             METHOD,
-            request_serializer=pb.NodeStatus.SerializeToString,
+            request_serializer=pb.AgentMessage.SerializeToString,
             response_deserializer=pb.Command.FromString,
         )
         call = method(metadata=(("elaunch-job", job_mark(job)), ("elaunch-token", leader.token)))
-        sender = asyncio.create_task(_send(call, epoch, next_status))
+        sender = asyncio.create_task(_send(call, epoch, next_status, next_heartbeat))
         try:
             while (message := await call.read()) is not _EOF:
                 if message.leader_epoch == epoch:
@@ -60,12 +77,34 @@ async def converse(
             await asyncio.gather(sender, return_exceptions=True)
 
 
-async def _send(call: Any, epoch: int, next_status: NextStatus) -> None:
-    """Send each status that is newer than the last sent; a broken stream ends it, the reader tells why."""
-    version = -1
+async def _send(call: Any, epoch: int, next_status: NextStatus, next_heartbeat: NextHeartbeat) -> None:
+    """Send each status that is newer than the last sent, and heartbeats; a broken stream ends it, the reader tells why.
+
+    One task writes, as a stream takes one message at a time.
+    """
+    outgoing: asyncio.Queue[pb.AgentMessage] = asyncio.Queue(maxsize=1)
+    sources = [
+        asyncio.create_task(_statuses(outgoing, epoch, next_status)),
+        asyncio.create_task(_heartbeats(outgoing, epoch, next_heartbeat)),
+    ]
     try:
         while True:
-            version, status = await next_status(version)
-            await call.write(pack_status(status, epoch))
+            await call.write(await beside(sources, asyncio.ensure_future(outgoing.get())))
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
         return
+    finally:
+        for source in sources:
+            source.cancel()
+        await asyncio.gather(*sources, return_exceptions=True)
+
+
+async def _statuses(outgoing: asyncio.Queue[pb.AgentMessage], epoch: int, next_status: NextStatus) -> None:
+    version = -1
+    while True:
+        version, status = await next_status(version)
+        await outgoing.put(pack_status(status, epoch))
+
+
+async def _heartbeats(outgoing: asyncio.Queue[pb.AgentMessage], epoch: int, next_heartbeat: NextHeartbeat) -> None:
+    while True:
+        await outgoing.put(pack_heartbeat(await next_heartbeat(), epoch))

@@ -34,11 +34,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Stop every process of this and any older generation, then say so."""
+    """Stop every process of this and any older generation, then say so. ``evidence``: save their stacks first."""
 
     generation: int
     code: str
     reason: str
+    evidence: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command
     member = job.plan.member(node_id) if job.plan else None
     running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
     if job.phase is Phase.ABORTING and member and not job.uncommitted:
-        return Abort(job.generation, job.reason.code, job.reason.text)
+        return Abort(job.generation, job.reason.code, job.reason.text, job.evidence)
     if running and member and job.plan:
         return start_of(job.plan, node_id)
     return _outside(job, view, waiting)

@@ -12,6 +12,7 @@ from elaunch.rendezvous.records import Node, Phase, Reason
 
 STOPPED_EARLY = "stopped_early"
 RANK_FAILED = "rank_failed"
+EXIT_HANG = 92
 
 
 def node_lost(job: Job, node_id: str, now: float) -> Job:
@@ -69,12 +70,25 @@ def _member_status(job: Job, node: Node, status: NodeStatus, now: float) -> Job:
 def _rank_failed(job: Job, now: float) -> Job:
     """The first failure to be heard of decides: within a node they come in order, between nodes clocks may differ."""
     first = job.failures[0]
-    text = describe_exit(first)
-    if job.restart_count < job.policy.max_restarts:
-        return replace(abort(job, now, Reason(RANK_FAILED, text)), charged=True)
-    spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
     code = first.exit.exit_code
-    return end(job, now, Phase.FAILED, Reason(RANK_FAILED, text + spent), code if code > 0 else 128 - code)
+    return _fault(job, now, Reason(RANK_FAILED, describe_exit(first)), code if code > 0 else 128 - code)
+
+
+def diagnosed(job: Job, generation: int, reason: Reason, now: float) -> Job:
+    """Ranks that live do not get on: their stacks are worth more than the time that it takes to ask for them."""
+    if generation != job.generation or job.uncommitted or job.phase not in (Phase.STARTING, Phase.RUNNING):
+        return job
+    return replace(_fault(job, now, reason, EXIT_HANG), evidence=True)
+
+
+def _fault(job: Job, now: float, reason: Reason, exit_code: int) -> Job:
+    """Start anew where a restart is left, else end as failed."""
+    if job.policy.on_failure == "stop":
+        return end(job, now, Phase.FAILED, Reason(reason.code, f"{reason.text}; --on-failure=stop"), exit_code)
+    if job.restart_count < job.policy.max_restarts:
+        return replace(abort(job, now, reason), charged=True)
+    spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
+    return end(job, now, Phase.FAILED, Reason(reason.code, reason.text + spent), exit_code)
 
 
 def describe_exit(failure: Failure) -> str:

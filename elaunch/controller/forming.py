@@ -13,6 +13,7 @@ from elaunch.rendezvous.records import Phase, Plan, Reason
 from elaunch.rendezvous.seating import order
 
 EXIT_JOIN_TIMEOUT = JoinTimeoutError.exit_code
+EXIT_FIXED_WORLD = 91
 
 
 def waiting_for(job: Job) -> str:
@@ -50,7 +51,11 @@ def try_plan(job: Job, now: float) -> Job:
     chosen = order((v.node for v in eligible(job)), job.members, policy.max_nodes)
     if any(not job.nodes[node.node_id].at_rest(0) for node in chosen):
         return job
-    return adopt(job, make_plan(job, chosen, job.reason), now)
+    plan = make_plan(job, chosen, job.reason)
+    if policy.fixed_world and job.world not in (0, plan.world_size):
+        text = f"the program needs its {job.world} ranks (--fixed-world), and {plan.world_size} would be left"
+        return end(job, now, Phase.FAILED, Reason("fixed_world", text), EXIT_FIXED_WORLD)
+    return adopt(job, plan, now)
 
 
 def adopt(job: Job, plan: Plan, now: float) -> Job:
@@ -62,6 +67,8 @@ def adopt(job: Job, plan: Plan, now: float) -> Job:
         plan=plan,
         uncommitted=True,
         charged=False,
+        evidence=False,
+        world=job.world or plan.world_size,
         formed=True,
         failures=(),
         succeeded=frozenset(),

@@ -69,7 +69,9 @@ class Policy:
     """What the job's spec and rendezvous configuration ask for. All times in seconds.
 
     ``settle`` is how long a wish to grow waits for more nodes to arrive; it doubles with each growth that follows
-    within ``calm`` of the one before, so that a bouncing node cannot keep a job from working.
+    within ``calm`` of the one before, so that a bouncing node cannot keep a job from working. ``on_failure`` is
+    restart or stop; ``restart_window`` 0 where every restart counts for good; ``hang_timeout`` None where it is
+    learnt, infinite where there is none. ``fixed_world`` is for programs that need the world that they began with.
     """
 
     min_nodes: int
@@ -80,6 +82,12 @@ class Policy:
     settle: float = 0.5
     calm: float = 60.0
     reattach: float = 3.0
+    on_failure: str = "restart"
+    restart_window: float = 0.0
+    hang_timeout: float | None = None
+    straggler_factor: float = 2.0
+    fixed_world: bool = False
+    spares: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +95,11 @@ class Job:
     """The whole state of the leader's state machine.
 
     ``plan`` is the newest plan, committed or not (``uncommitted`` tells). ``charged`` says whether the restart that
-    an abort leads to counts against the budget, ``verdict`` what the job ends as when the abort is through.
+    an abort leads to counts against the budget, ``evidence`` whether
+    the ranks' stacks are taken before they are stopped, ``verdict`` what the job ends as when the abort is through.
     ``ready`` counts the eligible nodes, so that a thousand joins need not look at a thousand nodes each.
-    ``horizon`` is the last ``joined`` among the nodes that there were when the job ended.
+    ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
+    that the job began with, 0 before it has.
     """
 
     policy: Policy
@@ -104,8 +114,10 @@ class Job:
     failures: tuple[Failure, ...] = ()
     succeeded: frozenset[str] = frozenset()
     charged: bool = False
+    evidence: bool = False
     verdict: Phase | None = None
     horizon: int = 0
+    world: int = 0
     formed: bool = False
     since: float = 0.0
     last_call: float | None = None
@@ -133,6 +145,8 @@ class Job:
             self.charged,
             self.horizon,
             self.failures[0] if self.failures else None,
+            self.evidence,
+            self.world,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -17,6 +17,7 @@ from elaunch.controller.commands import Wait, command_for
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.state import (
+    Diagnosed,
     Event,
     NodeJoined,
     NodeLost,
@@ -28,11 +29,13 @@ from elaunch.controller.state import (
     step,
 )
 from elaunch.controller.streams import Outbox
+from elaunch.controller.vigil import Vigil
 from elaunch.errors import CompactedError
+from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.fence import Committer
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
+from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State, decode, encode
 from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
 
 RETELL = 1.0  # seconds between two tellings of what a job waits for
@@ -69,6 +72,7 @@ class Term:
         self._retell = 0.0
         self._written: State | None = None
         self._writing: asyncio.Task[None] | None = None
+        self._vigil = Vigil(clock.monotonic())
         self._committer = Committer(store, keys.commit)
         self._log = structlog.get_logger().bind(job=keys.job)
 
@@ -127,6 +131,11 @@ class Term:
         else:
             self._early[status.node_id] = status
 
+    def hear(self, beat: Heartbeat) -> None:
+        """A node's heartbeat. A stale one is refused and counted."""
+        if not self._vigil.hear(beat, self._clock.monotonic()) and self._job.phase is Phase.RUNNING:
+            self._log.debug("stale_heartbeat_refused", node=beat.node_id, generation=beat.generation)
+
     # --- the loop -----------------------------------------------------------------------------------------------
 
     async def _turn(self, watch: asyncio.Task[None]) -> None:
@@ -144,7 +153,7 @@ class Term:
 
     async def _next_events(self, watch: asyncio.Task[None]) -> list[Event]:
         now = self._clock.monotonic()
-        deadline = next_deadline(self._job, now)
+        deadline = min((t for t in (next_deadline(self._job, now), self._vigil.due) if t is not None), default=None)
         if self._job.phase is Phase.WAITING:
             deadline = min(self._retell, deadline or self._retell)
         timeout = None if deadline is None else max(0.0, deadline - now)
@@ -163,7 +172,17 @@ class Term:
             writing.result()
         while not self._events.empty():
             events.append(self._events.get_nowait())
-        return events or [Tick()]
+        return [*events, *self._judged()] or [Tick()]
+
+    def _judged(self) -> list[Event]:
+        """What the ranks' progress tells, if it is time to look at it."""
+        judgement = self._vigil.judge(self._clock.monotonic())
+        if judgement is None:
+            return []
+        for silent in judgement.silent:
+            self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
+        hang = judgement.hang
+        return [Diagnosed(self._vigil.generation, Reason(hang.code, hang.text))] if hang else []
 
     def _step(self, event: Event) -> None:
         before = self._job
@@ -176,6 +195,7 @@ class Term:
             self._lost.add(event.node_id)
             if outbox := self._outboxes.pop(event.node_id, None):
                 outbox.close("the lease of this node has ended; it must join again")
+        self._vigil.follow(self._job, self._clock.monotonic())
         self._report(before)
 
     def _report(self, before: Job) -> None:

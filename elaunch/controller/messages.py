@@ -8,7 +8,10 @@ from typing import Any
 
 from elaunch.controller.commands import Abort, Command, End, Start, Wait
 from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
+from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
+
+_PLAIN = [name for name in RankProgress.__slots__ if name not in ("groups", "section_left")]
 
 METHOD = "/elaunch.v1.Control/Attach"
 MAX_MESSAGE = 4 << 20  # bytes: 64 tracebacks of 32 KiB each fit twice
@@ -31,10 +34,8 @@ def job_mark(job: str) -> str:
     return hashlib.sha256(job.encode()).hexdigest()
 
 
-def pack_status(status: NodeStatus, epoch: int) -> pb.NodeStatus:
-    return pb.NodeStatus(
-        node_id=status.node_id,
-        leader_epoch=epoch,
+def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
+    packed = pb.NodeStatus(
         generation=status.generation,
         phase=_PHASES[status.phase],
         exits=_pack_exits(status.exits),
@@ -45,14 +46,32 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.NodeStatus:
         stop_job=status.stop_job,
         start_error=_sendable(status.start_error),
     )
+    return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
 
-def unpack_status(message: pb.NodeStatus) -> NodeStatus:
-    """Raises ValueError on a phase that this release does not know."""
+def pack_heartbeat(heartbeat: Heartbeat, epoch: int) -> pb.AgentMessage:
+    ranks = [_pack_progress(rank) for rank in heartbeat.ranks]
+    packed = pb.Heartbeat(generation=heartbeat.generation, interval=heartbeat.interval, ranks=ranks)
+    return pb.AgentMessage(node_id=heartbeat.node_id, leader_epoch=epoch, heartbeat=packed)
+
+
+def unpack_agent(message: pb.AgentMessage) -> NodeStatus | Heartbeat:
+    """Raises ValueError on what this release does not know."""
+    kind = message.WhichOneof("content")
+    if kind == "status":
+        return _unpack_status(message.node_id, message.status)
+    if kind == "heartbeat":
+        beat = message.heartbeat
+        ranks = tuple(_unpack_progress(rank) for rank in beat.ranks)
+        return Heartbeat(message.node_id, beat.generation, beat.interval, ranks)
+    raise ValueError(f"neither a status nor a heartbeat: {kind}")
+
+
+def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
     if message.phase not in _PHASES_BACK:
         raise ValueError(f"unknown run phase {message.phase}")
     return NodeStatus(
-        node_id=message.node_id,
+        node_id=node_id,
         generation=message.generation,
         phase=_PHASES_BACK[message.phase],
         exits=tuple(_unpack_exit(e) for e in message.exits),
@@ -72,7 +91,7 @@ def pack_command(command: Command, epoch: int) -> pb.Command:
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
         reason = _sendable(command.reason)
-        abort = pb.Abort(generation=command.generation, code=command.code, reason=reason)
+        abort = pb.Abort(generation=command.generation, code=command.code, reason=reason, evidence=command.evidence)
         return pb.Command(leader_epoch=epoch, abort=abort)
     if isinstance(command, End):
         failures = [pb.Failure(host=f.host, exit=_pack_exit(f.exit)) for f in command.failures[:TRACEBACKS]]
@@ -93,7 +112,8 @@ def unpack_command(message: pb.Command) -> Command:
     if kind == "start":
         return Start(**{name: getattr(message.start, name) for name in Start.__slots__})
     if kind == "abort":
-        return Abort(message.abort.generation, message.abort.code, message.abort.reason)
+        abort = message.abort
+        return Abort(abort.generation, abort.code, abort.reason, abort.evidence)
     if kind == "end":
         end = message.end
         failures = tuple(Failure(f.host, _unpack_exit(f.exit)) for f in end.failures)
@@ -117,6 +137,31 @@ def _pack_exit(end: RankExit) -> pb.RankExit:
 
 def _unpack_exit(end: pb.RankExit) -> RankExit:
     return RankExit(**{name: getattr(end, name) for name in RankExit.__slots__})
+
+
+def _pack_progress(rank: RankProgress) -> pb.RankProgress:
+    values: dict[str, Any] = {name: getattr(rank, name) for name in _PLAIN}
+    texts = {name: _sendable(values[name]) for name in ("state", "section", "where")}
+    groups = [
+        pb.GroupProgress(
+            name=_sendable(group.name),
+            size=group.size,
+            started=group.started,
+            finished=group.finished,
+            collective=_sendable(group.collective),
+            ranks=group.ranks,
+        )
+        for group in rank.groups
+    ]
+    return pb.RankProgress(**values | texts, section_left=rank.section_left, groups=groups)
+
+
+def _unpack_progress(message: pb.RankProgress) -> RankProgress:
+    groups = tuple(
+        GroupProgress(g.name, g.size, g.started, g.finished, g.collective, tuple(g.ranks)) for g in message.groups
+    )
+    left = message.section_left if message.HasField("section_left") else None
+    return RankProgress(**{name: getattr(message, name) for name in _PLAIN}, section_left=left, groups=groups)
 
 
 def _sendable(text: str) -> str:

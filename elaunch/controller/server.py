@@ -11,9 +11,10 @@ import grpc.aio
 import structlog
 
 from elaunch.controller.leader import Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_status
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_agent
 from elaunch.controller.streams import Outbox
 from elaunch.errors import StartError
+from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.waiting import within
 
@@ -43,7 +44,7 @@ class ControlServer:
         service, method = METHOD.removeprefix("/").split("/")
         handler = grpc.stream_stream_rpc_method_handler(
             self._attach,
-            request_deserializer=pb.NodeStatus.FromString,
+            request_deserializer=pb.AgentMessage.FromString,
             response_serializer=pb.Command.SerializeToString,
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -120,7 +121,11 @@ class ControlServer:
         if message.node_id != node_id:
             raise ValueError("a stream speaks for one node")
         if message.leader_epoch == term.epoch:
-            term.receive(unpack_status(message))
+            content = unpack_agent(message)
+            if isinstance(content, Heartbeat):
+                term.hear(content)
+            else:
+                term.receive(content)
         else:
             structlog.get_logger().warning(
                 "stale_status_refused", node=node_id, epoch=message.leader_epoch, leader_epoch=term.epoch

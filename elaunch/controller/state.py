@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from elaunch.controller.aborting import finish_abort
-from elaunch.controller.faults import node_lost, status_received
+from elaunch.controller.faults import diagnosed, node_lost, status_received
 from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.roster import names
@@ -49,11 +49,19 @@ class PlanCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnosed:
+    """The ranks of ``generation`` do not get on, and never will: ``reason`` names the culprit."""
+
+    generation: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed."""
 
 
-Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Tick
+Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Diagnosed | Tick
 
 
 def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterable[Node], now: float) -> Job:
@@ -74,7 +82,7 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
         alive = any(m.node_id in views for m in job.members)
     if not alive:
         count = 0 if state.phase.final else state.restart_count
-        return replace(job, plan=None, restart_count=count)
+        return replace(job, plan=None, restart_count=count)  # another run may begin with another world
     job = replace(
         job,
         phase=state.phase,
@@ -83,6 +91,8 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
         exit_code=state.exit_code,
         verdict=Phase(state.verdict) if state.verdict else None,
         charged=state.charged,
+        evidence=state.evidence,
+        world=state.world,
         horizon=state.horizon,
         failures=(state.root,) if state.root else (),
         formed=True,
@@ -124,6 +134,8 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = node_lost(job, event.node_id, now)
     elif isinstance(event, StatusReceived):
         job = status_received(job, event.status, now)
+    elif isinstance(event, Diagnosed):
+        job = diagnosed(job, event.generation, event.reason, now)
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
     return job

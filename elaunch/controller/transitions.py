@@ -12,7 +12,7 @@ def abort(job: Job, now: float, reason: Reason) -> Job:
     """Stop the generation. The first reason stays; the job goes on or ends when every member has stopped."""
     if job.phase is Phase.ABORTING or job.phase.final:
         return job
-    return replace(job, phase=Phase.ABORTING, reason=reason, since=now, charged=False, grow_at=None)
+    return replace(job, phase=Phase.ABORTING, reason=reason, since=now, charged=False, evidence=False, grow_at=None)
 
 
 def end(job: Job, now: float, verdict: Phase, reason: Reason, exit_code: int) -> Job:
@@ -25,6 +25,7 @@ def end(job: Job, now: float, verdict: Phase, reason: Reason, exit_code: int) ->
         verdict=verdict,
         reason=reason,
         exit_code=exit_code,
+        evidence=False,
         since=now,
         grow_at=None,
     )

@@ -136,7 +136,8 @@ class Failure:
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
-    ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart.
+    ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart,
+    ``evidence`` whether stacks are taken first. ``world`` is the number of ranks that the job began with.
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
     ``root`` is the first failure of the generation, so that a new leader can still tell it.
     """
@@ -150,6 +151,8 @@ class State:
     charged: bool = False
     horizon: int = 0
     root: Failure | None = None
+    evidence: bool = False
+    world: int = 0
 
 
 @dataclass(frozen=True, slots=True)

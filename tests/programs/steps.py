@@ -2,9 +2,11 @@
 
 $OUT is a directory. Each rank appends to $OUT/<generation>-<rank>.jsonl. It goes on until $OUT/stop exists, which the
 ranks agree on in the all-reduce. A file $OUT/fault, {"where", "rank", "generation", "how"}, makes a rank end there:
-"how" is a signal number, or "raise" or "exit".
+"how" is a signal number, or "raise" or "exit". It makes it hang there with "how" being "sleep", "lock" (an endless
+loop in C that holds the interpreter lock) or "mismatch" (a collective that the others are not in).
 """
 
+import itertools
 import json
 import os
 import signal
@@ -64,8 +66,24 @@ def fault(where: str) -> None:
         raise RuntimeError(f"asked to fail at {where}")
     if wish["how"] == "exit":
         sys.exit(3)
-    os.kill(os.getpid(), wish["how"])
-    time.sleep(60)
+    if wish["how"] == "lock":
+        any(itertools.repeat(False))
+    if wish["how"] == "mismatch":
+        other_collective()
+    if wish["how"] == "slow":
+        time.sleep(wish["seconds"])
+        return
+    if wish["how"] != "sleep":
+        os.kill(os.getpid(), wish["how"])
+    while True:
+        time.sleep(60)
+
+
+def other_collective() -> None:
+    import torch
+    import torch.distributed as dist
+
+    dist.broadcast(torch.zeros(7), 0)
 
 
 def main() -> None:

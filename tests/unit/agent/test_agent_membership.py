@@ -15,6 +15,7 @@ from elaunch.controller.commands import Command, Start
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.controller.server import ControlServer
 from elaunch.errors import EtcdLostError, EtcdRefusedError
+from elaunch.progress import Heartbeat
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Phase, Spec, State, decode
 from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
@@ -64,6 +65,10 @@ class Ranks:
     async def stop(self, _: float | None) -> None:
         return
 
+    async def next_heartbeat(self) -> Heartbeat:
+        await asyncio.sleep(0.01)
+        return Heartbeat("n0", 1, 0.01)
+
 
 async def membership(store: MemoryStore) -> tuple[Membership, ControlServer, Ranks]:
     board = StatusBoard()
@@ -84,6 +89,7 @@ async def membership(store: MemoryStore) -> tuple[Membership, ControlServer, Ran
         on_lease=lambda _: None,
         on_command=ranks.want,
         stop_ranks=ranks.stop,
+        next_heartbeat=ranks.next_heartbeat,
     )
     board.update(node_id="n0")
     return Membership(site, Node("n0", "h0", "127.0.0.1", 1, 1, f"127.0.0.1:{port}")), server, ranks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from elaunch.controller.commands import Command, command_for
 from elaunch.controller.job import Job, NodeStatus, Policy, RankExit, RunPhase
@@ -45,7 +46,7 @@ def make_exit(rank: int, code: int, *, local_rank: int = 0) -> RankExit:
 class Driver:
     """One leader's job with its clock: each method makes one thing happen."""
 
-    def __init__(self, low: int, high: int, restarts: int = 1, **policy: float) -> None:
+    def __init__(self, low: int, high: int, restarts: int = 1, **policy: Any) -> None:
         self.policy = Policy(low, high, restarts, **policy)
         self.now = START
         self.job = resume(self.policy, None, None, [], self.now)
@@ -117,7 +118,7 @@ class Driver:
         return self.happen(Tick())
 
 
-def running(low: int, high: int, nodes: int | None = None, restarts: int = 1, **policy: float) -> Driver:
+def running(low: int, high: int, nodes: int | None = None, restarts: int = 1, **policy: Any) -> Driver:
     """A job with ``nodes`` (all that it may have) of which generation 1 runs."""
     driver = Driver(low, high, restarts, **policy)
     driver.arrive(*range(nodes or high))

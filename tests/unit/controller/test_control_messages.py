@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from elaunch.controller.commands import Abort, Command, End, Start, Wait
 from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
-from elaunch.controller.messages import MAX_MESSAGE, pack_command, pack_status, unpack_command, unpack_status
+from elaunch.controller.messages import (
+    MAX_MESSAGE,
+    pack_command,
+    pack_heartbeat,
+    pack_status,
+    unpack_agent,
+    unpack_command,
+)
+from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -29,10 +37,34 @@ statuses = st.builds(
     st.booleans(),
     text,
 )
+seconds = st.floats(allow_nan=False, width=32)
+groups = st.builds(GroupProgress, text, int32, int64, int64, text, st.lists(int32, max_size=3).map(tuple))
+ranks = st.builds(
+    RankProgress,
+    int32,
+    int32,
+    int64,
+    text,
+    st.booleans(),
+    seconds,
+    seconds,
+    int64,
+    seconds,
+    text,
+    st.none() | seconds,
+    text,
+    seconds,
+    seconds,
+    seconds,
+    seconds,
+    st.lists(groups, max_size=2).map(tuple),
+    st.booleans(),
+)
+heartbeats = st.builds(Heartbeat, text, int64, seconds, st.lists(ranks, max_size=3).map(tuple))
 failures = st.lists(st.builds(Failure, text, exits), max_size=3).map(tuple)
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Start, int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text),
-    st.builds(Abort, int64, text, text),
+    st.builds(Abort, int64, text, text, st.booleans()),
     st.builds(End, text, int32, text, text, failures),
     st.builds(Wait, text),
 )
@@ -40,9 +72,21 @@ commands: st.SearchStrategy[Command] = st.one_of(
 
 @given(statuses, int64)
 def test_a_status_survives_the_wire(status: NodeStatus, epoch: int) -> None:
-    message = pb.NodeStatus.FromString(pack_status(status, epoch).SerializeToString())
-    assert unpack_status(message) == status
+    message = pb.AgentMessage.FromString(pack_status(status, epoch).SerializeToString())
+    assert unpack_agent(message) == status
     assert message.leader_epoch == epoch
+
+
+@given(heartbeats, int64)
+def test_a_heartbeat_survives_the_wire(heartbeat: Heartbeat, epoch: int) -> None:
+    message = pb.AgentMessage.FromString(pack_heartbeat(heartbeat, epoch).SerializeToString())
+    assert unpack_agent(message) == heartbeat
+    assert message.leader_epoch == epoch
+
+
+def test_a_message_of_neither_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="neither a status nor a heartbeat"):
+        unpack_agent(pb.AgentMessage(node_id="n0"))
 
 
 @given(commands, int64)
@@ -54,7 +98,7 @@ def test_a_command_survives_the_wire(command: Command, epoch: int) -> None:
 
 @given(st.binary(max_size=60))
 def test_malformed_bytes_are_refused_or_mean_something(value: bytes) -> None:
-    for kind, unpack in ((pb.NodeStatus, unpack_status), (pb.Command, unpack_command)):
+    for kind, unpack in ((pb.AgentMessage, unpack_agent), (pb.Command, unpack_command)):
         try:
             unpack(kind.FromString(value))  # type: ignore[attr-defined, operator]
         except (DecodeError, ValueError):
@@ -63,7 +107,7 @@ def test_malformed_bytes_are_refused_or_mean_something(value: bytes) -> None:
 
 def test_an_unknown_phase_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown run phase 99"):
-        unpack_status(pb.NodeStatus(node_id="n0", phase=99))  # type: ignore[arg-type]
+        unpack_agent(pb.AgentMessage(node_id="n0", status=pb.NodeStatus(phase=99)))  # type: ignore[arg-type]
 
 
 def test_an_empty_command_is_refused() -> None:
@@ -72,8 +116,9 @@ def test_an_empty_command_is_refused() -> None:
 
 
 def test_a_newer_release_may_say_more() -> None:
-    later = pb.NodeStatus(node_id="n0", generation=3).SerializeToString() + b"\xa2\x06\x03abc"
-    assert unpack_status(pb.NodeStatus.FromString(later)) == NodeStatus("n0", 3)
+    known = pb.AgentMessage(node_id="n0", status=pb.NodeStatus(generation=3))
+    later = known.SerializeToString() + b"\xa2\x06\x03abc"
+    assert unpack_agent(pb.AgentMessage.FromString(later)) == NodeStatus("n0", 3)
 
 
 @given(st.text(st.sampled_from("a\u00e9\ud800\udcff\U0001f600\0"), max_size=10))
@@ -81,7 +126,8 @@ def test_text_that_is_no_unicode_is_told_all_the_same(odd: str) -> None:
     """A file name or a worker's error may hold what UTF-8 cannot: it must not keep the news from arriving."""
     end = RankExit(0, 1, 2, 3, 0.0, odd, odd, odd)
     status = NodeStatus("n0", 1, RunPhase.FAILED, (end,), leaving_reason=odd, start_error=odd)
-    back = unpack_status(pb.NodeStatus.FromString(pack_status(status, 1).SerializeToString()))
+    back = unpack_agent(pb.AgentMessage.FromString(pack_status(status, 1).SerializeToString()))
+    assert isinstance(back, NodeStatus)
     assert back.exits[0].exit_code == 3
     for command in (Abort(1, "x", odd), End("failed", 1, "x", odd, (Failure("h", end),)), Wait(odd)):
         assert type(unpack_command(pack_command(command, 1))) is type(command)
@@ -91,7 +137,8 @@ def test_a_status_of_many_failed_ranks_fits_into_a_message() -> None:
     ends = tuple(RankExit(i, i, i, 1, 0.0, "/tmp/e", "m", "x" * (32 << 10)) for i in range(512))
     message = pack_status(NodeStatus("n0", 1, RunPhase.FAILED, ends), 1)
     assert message.ByteSize() < MAX_MESSAGE
-    back = unpack_status(message)
+    back = unpack_agent(message)
+    assert isinstance(back, NodeStatus)
     assert len(back.exits) == 512
     assert back.exits[0] == ends[0]
     assert back.exits[511].exit_code == 1

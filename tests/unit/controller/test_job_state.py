@@ -11,8 +11,8 @@ from elaunch.controller.commands import Abort, End, Start, Wait, end_of
 from elaunch.controller.faults import describe_exit
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, RunPhase
-from elaunch.controller.state import NodeJoined, resume
-from elaunch.rendezvous.records import Phase, State, decode, encode
+from elaunch.controller.state import Diagnosed, NodeJoined, resume
+from elaunch.rendezvous.records import Phase, Reason, State, decode, encode
 
 
 def members(driver: Driver) -> list[str]:
@@ -659,6 +659,37 @@ def test_a_new_leader_tells_the_root_cause_that_the_old_one_heard() -> None:
     job = driver.everyone(RunPhase.STOPPED)
     assert (job.phase, job.exit_code) == (Phase.FAILED, 3)
     assert end_of(job).failures == (Failure("h0", end),)
+
+
+def test_a_program_that_needs_its_world_refuses_another() -> None:
+    driver = running(1, 2, restarts=3, fixed_world=True)
+    driver.lose(1)
+    driver.everyone(RunPhase.STOPPED)
+    job = driver.job
+    assert (job.phase, job.reason.code, job.exit_code) == (Phase.FAILED, "fixed_world", 91)
+    assert job.reason.text == "the program needs its 4 ranks (--fixed-world), and 2 would be left"
+
+
+def test_a_job_stops_at_its_first_failure_where_that_was_asked_for() -> None:
+    driver = running(1, 1, restarts=3, on_failure="stop")
+    driver.fail(0, 7)
+    job = driver.everyone(RunPhase.STOPPED)
+    assert (job.phase, job.exit_code) == (Phase.FAILED, 7)
+    assert job.reason.text.endswith("exited with code 7; --on-failure=stop")
+
+
+def test_ranks_that_do_not_get_on_cost_a_restart_and_leave_their_stacks() -> None:
+    driver = running(1, 1, restarts=1)
+    hang = Reason("hung", "rank 1 does not move")
+    assert driver.happen(Diagnosed(7, hang)).phase is Phase.RUNNING  # of another generation
+    driver.happen(Diagnosed(1, hang))
+    assert driver.command(0) == Abort(1, "hung", "rank 1 does not move", evidence=True)
+    job = driver.everyone(RunPhase.STOPPED)
+    assert (job.phase, job.generation, job.restart_count, job.evidence) == (Phase.STARTING, 2, 1, False)
+    driver.up()
+    driver.happen(Diagnosed(2, hang))
+    job = driver.everyone(RunPhase.STOPPED)
+    assert (job.phase, job.exit_code) == (Phase.FAILED, 92)
 
 
 def test_a_job_is_started_again_under_its_id() -> None:

@@ -43,10 +43,20 @@ class RankExit(_message.Message):
     traceback: str
     def __init__(self, local_rank: _Optional[int] = ..., rank: _Optional[int] = ..., pid: _Optional[int] = ..., exit_code: _Optional[int] = ..., time: _Optional[float] = ..., error_file: _Optional[str] = ..., message: _Optional[str] = ..., traceback: _Optional[str] = ...) -> None: ...
 
-class NodeStatus(_message.Message):
-    __slots__ = ("node_id", "leader_epoch", "generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error")
+class AgentMessage(_message.Message):
+    __slots__ = ("node_id", "leader_epoch", "status", "heartbeat")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    leader_epoch: int
+    status: NodeStatus
+    heartbeat: Heartbeat
+    def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -56,8 +66,6 @@ class NodeStatus(_message.Message):
     LEAVING_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     STOP_JOB_FIELD_NUMBER: _ClassVar[int]
     START_ERROR_FIELD_NUMBER: _ClassVar[int]
-    node_id: str
-    leader_epoch: int
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -67,7 +75,73 @@ class NodeStatus(_message.Message):
     leaving_exit_code: int
     stop_job: bool
     start_error: str
-    def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("generation", "interval", "ranks")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    interval: float
+    ranks: _containers.RepeatedCompositeFieldContainer[RankProgress]
+    def __init__(self, generation: _Optional[int] = ..., interval: _Optional[float] = ..., ranks: _Optional[_Iterable[_Union[RankProgress, _Mapping]]] = ...) -> None: ...
+
+class RankProgress(_message.Message):
+    __slots__ = ("rank", "local_rank", "pid", "state", "attached", "beat_age", "cpu_seconds", "step", "step_age", "section", "section_left", "where", "where_age", "progress_age", "own_seconds", "waited_seconds", "groups", "stopping")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    BEAT_AGE_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    STEP_AGE_FIELD_NUMBER: _ClassVar[int]
+    SECTION_FIELD_NUMBER: _ClassVar[int]
+    SECTION_LEFT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    WHERE_AGE_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_AGE_FIELD_NUMBER: _ClassVar[int]
+    OWN_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAITED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    STOPPING_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    local_rank: int
+    pid: int
+    state: str
+    attached: bool
+    beat_age: float
+    cpu_seconds: float
+    step: int
+    step_age: float
+    section: str
+    section_left: float
+    where: str
+    where_age: float
+    progress_age: float
+    own_seconds: float
+    waited_seconds: float
+    groups: _containers.RepeatedCompositeFieldContainer[GroupProgress]
+    stopping: bool
+    def __init__(self, rank: _Optional[int] = ..., local_rank: _Optional[int] = ..., pid: _Optional[int] = ..., state: _Optional[str] = ..., attached: bool = ..., beat_age: _Optional[float] = ..., cpu_seconds: _Optional[float] = ..., step: _Optional[int] = ..., step_age: _Optional[float] = ..., section: _Optional[str] = ..., section_left: _Optional[float] = ..., where: _Optional[str] = ..., where_age: _Optional[float] = ..., progress_age: _Optional[float] = ..., own_seconds: _Optional[float] = ..., waited_seconds: _Optional[float] = ..., groups: _Optional[_Iterable[_Union[GroupProgress, _Mapping]]] = ..., stopping: bool = ...) -> None: ...
+
+class GroupProgress(_message.Message):
+    __slots__ = ("name", "size", "started", "finished", "collective", "ranks")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_FIELD_NUMBER: _ClassVar[int]
+    COLLECTIVE_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    size: int
+    started: int
+    finished: int
+    collective: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., started: _Optional[int] = ..., finished: _Optional[int] = ..., collective: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Command(_message.Message):
     __slots__ = ("leader_epoch", "start", "abort", "end", "wait")
@@ -112,14 +186,16 @@ class Start(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Abort(_message.Message):
-    __slots__ = ("generation", "code", "reason")
+    __slots__ = ("generation", "code", "reason", "evidence")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     generation: int
     code: str
     reason: str
-    def __init__(self, generation: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    evidence: bool
+    def __init__(self, generation: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., evidence: bool = ...) -> None: ...
 
 class End(_message.Message):
     __slots__ = ("outcome", "exit_code", "code", "reason", "failures")

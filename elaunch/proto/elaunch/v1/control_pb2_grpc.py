@@ -16,7 +16,7 @@ class ControlStub(object):
         """
         self.Attach = channel.stream_stream(
                 '/elaunch.v1.Control/Attach',
-                request_serializer=elaunch_dot_v1_dot_control__pb2.NodeStatus.SerializeToString,
+                request_serializer=elaunch_dot_v1_dot_control__pb2.AgentMessage.SerializeToString,
                 response_deserializer=elaunch_dot_v1_dot_control__pb2.Command.FromString,
                 )
 
@@ -25,7 +25,7 @@ class ControlServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Attach(self, request_iterator, context):
-        """One stream per agent, for its lifetime or until the leader changes. The first message must be a status.
+        """One stream per agent, for its lifetime or until the leader changes. The first message must hold a status.
         Metadata: "elaunch-job" (SHA-256 of its name, in hex) and "elaunch-token" (the token stands in the leader's record in etcd).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -37,7 +37,7 @@ def add_ControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
             'Attach': grpc.stream_stream_rpc_method_handler(
                     servicer.Attach,
-                    request_deserializer=elaunch_dot_v1_dot_control__pb2.NodeStatus.FromString,
+                    request_deserializer=elaunch_dot_v1_dot_control__pb2.AgentMessage.FromString,
                     response_serializer=elaunch_dot_v1_dot_control__pb2.Command.SerializeToString,
             ),
     }
@@ -62,7 +62,7 @@ class Control(object):
             timeout=None,
             metadata=None):
         return grpc.experimental.stream_stream(request_iterator, target, '/elaunch.v1.Control/Attach',
-            elaunch_dot_v1_dot_control__pb2.NodeStatus.SerializeToString,
+            elaunch_dot_v1_dot_control__pb2.AgentMessage.SerializeToString,
             elaunch_dot_v1_dot_control__pb2.Command.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

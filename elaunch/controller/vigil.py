@@ -1,0 +1,100 @@
+"""What a leader hears of the ranks' progress while a generation runs, and what it makes of it.
+
+Everything is in memory: a new leader begins with nothing, and knows all again after one interval. Heartbeats come by
+the thousand, so judging is not done for each, but at a pace of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from elaunch.controller.blame import Hang
+from elaunch.controller.hang import Limits, diagnose
+from elaunch.controller.job import Job
+from elaunch.controller.liveness import Liveness, Silent
+from elaunch.controller.sightings import RankView, Sightings
+from elaunch.progress import Heartbeat
+from elaunch.rendezvous.records import Phase
+
+PACE = 0.5  # seconds between two judgements, and as long for each so many ranks:
+RANKS_PER_PACE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found at one moment: a hang, or None, and the nodes that have become silent since the last one."""
+
+    hang: Hang | None
+    silent: tuple[Silent, ...]
+
+
+class Vigil:
+    """One leader's watch over the generation that runs. Times are seconds of its monotonic clock."""
+
+    def __init__(self, now: float) -> None:
+        self._liveness = Liveness(now)
+        self._sightings = Sightings(0)
+        self._hosts: dict[str, str] = {}
+        self._silent: set[str] = set()
+        self._due = now
+        self._followed = (False, 0)
+        self.stale = 0
+
+    @property
+    def generation(self) -> int:
+        """The generation that is watched."""
+        return self._sightings.generation
+
+    @property
+    def views(self) -> tuple[RankView, ...]:
+        """Every rank that was heard of."""
+        return self._sightings.views()
+
+    def age(self, node_id: str, now: float) -> float:
+        """Seconds since the last heartbeat of a node."""
+        return self._liveness.age(node_id, now)
+
+    def follow(self, job: Job, now: float) -> None:
+        """Take note of which nodes run what, after every step of the job."""
+        running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
+        if (running, job.generation) == self._followed:
+            return
+        self._followed = (running, job.generation)
+        if job.generation != self._sightings.generation:
+            self._sightings = Sightings(job.generation)
+        expected = {m.node_id: m.host for m in job.members} if running else {}
+        for node_id in self._hosts.keys() - expected.keys():
+            self._liveness.forget(node_id)
+            self._sightings.forget(node_id)
+        for node_id, host in expected.items():
+            self._liveness.expect(node_id, host, now)
+        self._hosts = expected
+        self._silent &= expected.keys()
+
+    def hear(self, beat: Heartbeat, now: float) -> bool:
+        """Take a heartbeat in. False for one that is stale: of another generation, or of a node that has no part."""
+        host = self._hosts.get(beat.node_id)
+        if host is None or not self._sightings.heard(beat, host, now):
+            self.stale += 1
+            return False
+        self._liveness.heard(beat.node_id, now, beat.interval)
+        return True
+
+    @property
+    def due(self) -> float | None:
+        """When to judge next; None while nothing runs."""
+        return self._due if self._hosts else None
+
+    def judge(self, now: float) -> Judgement | None:
+        """What is found now; None before it is due."""
+        if not self._hosts or now < self._due:
+            return None
+        views = self._sightings.views()
+        self._due = now + PACE * (1 + len(views) / RANKS_PER_PACE)
+        found = self._liveness.silent(now)
+        news = tuple(silent for silent in found if silent.node_id not in self._silent)
+        self._silent = {silent.node_id for silent in found}
+        return Judgement(diagnose(views, self._limits()), news)
+
+    def _limits(self) -> Limits:
+        return Limits()
