@@ -46,7 +46,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         role=settings.role(values),
         local_addr=settings.local_addr(values),
         node_rank=meeting.node_rank,
-        numa_binding=values["numa_binding"],
+        numa_binding=settings.numa_binding(values, environ),
         virtual_local_rank=values["virtual_local_rank"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),
         shutdown_timeout=settings.shutdown_timeout(values, environ),

@@ -8,8 +8,9 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from elaunch.agent.options import LogOptions
+from elaunch.agent.options import LogOptions, NumaBinding
 from elaunch.cli.convert import number
+from elaunch.cli.devices import gpu_count, none_found, torch_build
 from elaunch.cli.flags import LOG_LEVELS
 from elaunch.cli.parser import Values
 from elaunch.cli.streams import parse_ranks, parse_streams
@@ -98,6 +99,16 @@ def local_addr(values: Values) -> str | None:
     if address is not None and not re.fullmatch(r"\[?[\w.:%-]+\]?", address):
         raise values.error("local_addr", "expected a host name or an address")
     return address.strip("[]") if address else None
+
+
+def numa_binding(values: Values, environ: Mapping[str, str]) -> NumaBinding | None:
+    """Raises UsageError where no GPU is there to bind ranks near to."""
+    mode: NumaBinding | None = values["numa_binding"]
+    if mode is not None:
+        build = torch_build()
+        if not gpu_count(environ, build):
+            raise values.error("numa_binding", f"binds each rank near its GPU, and {none_found('gpu', build)}")
+    return mode
 
 
 def event_log_handler(values: Values) -> str:
