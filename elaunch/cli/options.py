@@ -46,6 +46,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         role=settings.role(values),
         local_addr=settings.local_addr(values),
         node_rank=meeting.node_rank,
+        owns_rank=meeting.owns_rank,
         numa_binding=settings.numa_binding(values, environ),
         virtual_local_rank=values["virtual_local_rank"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),

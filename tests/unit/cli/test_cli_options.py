@@ -73,6 +73,15 @@ def test_node_rank_counts_for_static_only(script: str) -> None:
     assert "static" in other.warnings[0]
 
 
+def test_a_rank_that_was_asked_for_is_the_nodes_own(script: str) -> None:
+    assert parse(["--nnodes=2", "--node-rank=0", script], {}).owns_rank
+    assert parse(["--nnodes=2", "--rdzv-conf=rank=0", script], {}).owns_rank
+    assert parse(["--nnodes=2", script], {"PET_NODE_RANK": "0"}).owns_rank
+    assert not parse(["--nnodes=2", script], {}).owns_rank
+    assert not parse(["--nnodes=2", "--node-rank=1", "--rdzv-backend=c10d", script], {}).owns_rank
+    assert not parse(["--standalone", "--node-rank=0", script], {}).owns_rank
+
+
 def test_a_nameless_job_of_many_nodes_is_warned_of(script: str) -> None:
     options = parse(["--nnodes=2", "--rdzv-backend=etcd", script], {})
     assert options.job == "none"
