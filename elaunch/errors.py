@@ -31,6 +31,12 @@ class SpecMismatchError(UsageError):
     code = "spec_mismatch"
 
 
+class RankTakenError(UsageError):
+    """Another node that lives was given the same ``--node-rank``."""
+
+    code = "rank_taken"
+
+
 class RendezvousError(ElaunchError):
     """The rendezvous itself cannot be done."""
 

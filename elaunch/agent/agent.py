@@ -125,6 +125,7 @@ class Agent:
             pid=os.getpid(),
             role=options.role,
             node_rank=options.node_rank,
+            owns_rank=options.owns_rank,
             version=__version__,
         )
         self._parts.board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), start_error="")

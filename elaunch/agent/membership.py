@@ -32,6 +32,7 @@ from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Leader, Node, Spec
+from elaunch.rendezvous.seats import await_seat
 from elaunch.rendezvous.store import Store
 from elaunch.rendezvous.waiting import beside
 
@@ -92,9 +93,11 @@ class Membership:
         """Join, serve until the job ends or goes on without this node, leave.
 
         However it ends, the ranks are gone before the lease is. Raises LeaseLostError (join again under a new
-        id), EtcdLostError, SpecMismatchError.
+        id), EtcdLostError, SpecMismatchError, RankTakenError.
         """
         site = self._site
+        if (end := await self._before_seated()) is not None:
+            return end
         lease = await Lease.open(site.store, site.lease_ttl, clock=site.clock, on_deadline=site.on_deadline)
         try:
             site.on_lease(lease.id)
@@ -109,6 +112,25 @@ class Membership:
             if lease.left > 0:  # else it ends by itself, before an etcd that is away could hear of it
                 with suppress(ElaunchError):
                     await asyncio.shield(lease.close())
+
+    async def _before_seated(self) -> End | None:
+        """Wait until the rank that this node owns is free; the end, should that come before. Raises RankTakenError."""
+        site = self._site
+
+        def tell(holder: str, seconds: float) -> None:
+            text = f"{holder}; waiting up to {seconds:.0f} s for that node to be gone"
+            self._log.info("rank_taken", text=text)
+
+        waiting = asyncio.create_task(await_seat(site.store, site.keys, self._node, site.lease_ttl, tell))
+        first: list[asyncio.Future[Any]] = [waiting, self._end]
+        try:
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            if self._end.done():
+                return self._end.result()
+            waiting.result()
+            return None
+        finally:
+            await _cancelled(waiting)
 
     async def _until_end(self, lease: Lease, first: bool) -> End:
         spread = CLAIM_SPREAD * self._site.policy.max_nodes

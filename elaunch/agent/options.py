@@ -107,7 +107,8 @@ class Recovery:
 class LaunchOptions:
     """Everything that the command line, ``PET_*`` and the machine said.
 
-    ``node_rank`` is -1 where none was asked for. ``warnings`` are sentences to be logged once logging stands.
+    ``node_rank`` is -1 where none was asked for; with ``owns_rank`` no other node may have it. ``warnings`` are
+    sentences to be logged once logging stands.
     """
 
     program: Program
@@ -129,6 +130,7 @@ class LaunchOptions:
     role: str = "default"
     local_addr: str | None = None
     node_rank: int = -1
+    owns_rank: bool = False
     numa_binding: NumaBinding | None = None
     virtual_local_rank: bool = False
     signals: tuple[signal.Signals, ...] = ()

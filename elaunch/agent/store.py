@@ -10,8 +10,8 @@ from pathlib import Path
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
-from elaunch.errors import ElaunchError, EndpointUnreachableError, UsageError
-from elaunch.rendezvous.addresses import own_address, owns, resolve
+from elaunch.errors import ElaunchError, EndpointUnreachableError
+from elaunch.rendezvous.addresses import own_address, owns
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
@@ -99,12 +99,9 @@ def local_address(options: LaunchOptions) -> str:
     """The address under which other nodes reach this one: the one from which it reaches the rendezvous.
 
     Asked for once the rendezvous answers: its name may not be known to the resolver before. Raises
-    EndpointUnreachableError where the endpoint has no address or no way leads there, UsageError where
-    ``--local-addr`` names nothing.
+    EndpointUnreachableError where the endpoint has no address or no way leads there.
     """
     if options.local_addr:
-        if not resolve(options.local_addr):
-            raise UsageError(f"--local-addr={options.local_addr}: this name has no address")
         return options.local_addr
     if options.standalone or options.max_nodes == 1:
         return LOOPBACK

@@ -41,14 +41,14 @@ def count_slots(text: str, environ: Mapping[str, str]) -> int:
     gpus = gpu_count(environ, build) if text != "xpu" else 0
     xpus = xpu_count(environ, build) if text != "gpu" and not gpus else 0
     if text != "auto" and not gpus + xpus:
-        raise ValueError(_none_found(text, build))
+        raise ValueError(f"{none_found(text, build)}; give a number, or auto to fall back to the CPUs")
     return gpus or xpus or cpu_count()
 
 
-def _none_found(text: str, build: Build) -> str:
-    usable = build.cuda or build.hip if text == "gpu" else build.xpu
-    why = "no such device is visible here" if usable else f"the installed torch is a build without {text} support"
-    return f"{why}; give a number, or auto to fall back to the CPUs"
+def none_found(kind: str, build: Build) -> str:
+    """Why there is no device of ``kind``, gpu or xpu."""
+    usable = build.cuda or build.hip if kind == "gpu" else build.xpu
+    return f"no {kind} is visible here" if usable else f"the installed torch is a build without {kind} support"
 
 
 def cpu_count() -> int:

@@ -16,13 +16,17 @@ _NO_ID = "none"
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """How a node finds the others. ``standalone`` needs no endpoint: nobody else is to come."""
+    """How a node finds the others. ``standalone`` needs no endpoint: nobody else is to come.
+
+    ``owns_rank`` says that ``node_rank`` was asked for, so that no other node may have it.
+    """
 
     job: str
     backend: Backend
     endpoints: tuple[Endpoint, ...]
     standalone: bool
     node_rank: int
+    owns_rank: bool
     warnings: tuple[str, ...]
 
 
@@ -37,8 +41,9 @@ def resolve_meeting(values: Values, max_nodes: int, conf_rank: int | None) -> Me
     if standalone:
         ignored = [name for name in ("rdzv_backend", "rdzv_endpoint") if values.given(name) and values["standalone"]]
         warnings += [f"--{name.replace('_', '-')} is ignored with --standalone" for name in ignored]
-        return Meeting(job, "c10d", (), True, rank, tuple(warnings))
-    return Meeting(job, backend, endpoints, False, rank, tuple(warnings))
+        return Meeting(job, "c10d", (), True, rank, False, tuple(warnings))
+    owns_rank = rank >= 0 and (values.given("node_rank") or conf_rank is not None)
+    return Meeting(job, backend, endpoints, False, rank, owns_rank, tuple(warnings))
 
 
 def _backend(values: Values) -> Backend:

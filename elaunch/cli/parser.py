@@ -27,10 +27,11 @@ _EPILOG = (
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Every option's value, and the name under which it was given, for errors about it."""
+    """Every option's value, and the name and the text under which it was given, for errors about it."""
 
     values: Mapping[str, Any]
     sources: Mapping[str, str]
+    texts: Mapping[str, str]
     command: tuple[str, ...]
 
     def __getitem__(self, dest: str) -> Any:
@@ -43,7 +44,7 @@ class Values:
     def error(self, dest: str, expectation: str) -> UsageError:
         """An error about the option's value, in one line: name, value, ``expectation``."""
         name = self.sources.get(dest, "--" + dest.replace("_", "-"))
-        return UsageError(f"{name}={self.values[dest]!s}: {expectation}")
+        return UsageError(f"{name}={self.texts.get(dest, self.values[dest])!s}: {expectation}")
 
 
 class _Help(argparse.HelpFormatter):
@@ -142,20 +143,34 @@ def read(argv: Sequence[str], environ: Mapping[str, str]) -> Values:
     """
     parser = build_parser()
     options, command = split_command(parser, argv)
-    texts = vars(parser.parse_args(options))
+    found, unknown = parser.parse_known_args(options)
+    if unknown:
+        raise UsageError(_unrecognized(unknown))
+    texts = vars(found)
     _move_abbreviated_start_method(texts)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for dest, flag in FLAGS.items():
         if dest in texts:
-            sources[dest], text = "--" + dest.replace("_", "-"), texts[dest]
+            sources[dest] = "--" + dest.replace("_", "-")
         elif flag.variable and flag.variable in environ:
-            sources[dest], text = flag.variable, environ[flag.variable]
+            sources[dest], texts[dest] = flag.variable, environ[flag.variable]
         else:
             values[dest] = flag.default
             continue
-        values[dest] = _convert(flag, sources[dest], text)
-    return Values(values, sources, tuple(command))
+        values[dest] = _convert(flag, sources[dest], texts[dest])
+    return Values(values, sources, texts, tuple(command))
+
+
+def _unrecognized(unknown: Sequence[str]) -> str:
+    """Names what is unknown, and the options that the first of it may have been meant for."""
+    from elaunch.cli.spelling import suggestion
+
+    text = f"unrecognized arguments: {' '.join(unknown)}"
+    name = unknown[0].partition("=")[0]
+    known = ["--" + dest.replace("_", "-") for dest in FLAGS]
+    near = suggestion("--" + name.lstrip("-").replace("_", "-"), known)
+    return f"{text}; {near or 'elaunch --help shows the options'}"
 
 
 def _move_abbreviated_start_method(texts: dict[str, str]) -> None:

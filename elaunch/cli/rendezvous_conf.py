@@ -14,7 +14,6 @@ from elaunch.errors import UsageError
 
 PASSWORD_VARIABLE = "ELAUNCH_ETCD_PASSWORD"
 _LONGEST_TTL = 1_000_000  # seconds
-_TORCH_NAMES = {"cert": "ssl_cert", "key": "ssl_cert_key"}
 _ALIASES = {"ssl_cert": "cert", "ssl_cert_key": "key", "cacert": "ca_cert"}
 
 
@@ -106,7 +105,7 @@ def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, i
             "--rdzv-conf: a password does not belong on the command line: "
             f"set {PASSWORD_VARIABLE}, or password_file=PATH"
         )
-    values = {key: _value(key, value) for key, value in pairs.items()}
+    values = {key: _value(key, value, alone=len(pairs) == 1) for key, value in pairs.items()}
     rank = values.pop("rank", None)
     access = _access({key: values.pop(key) for key in _ACCESS if key in values}, environ)
     conf = RendezvousConf(**values, access=access)
@@ -116,14 +115,23 @@ def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, i
     return conf, rank
 
 
-def _value(key: str, text: str) -> Any:
+def _value(key: str, text: str, *, alone: bool) -> Any:
     if key not in _KEYS:
-        known = sorted(_TORCH_NAMES.get(key, key) for key in _KEYS)
-        raise ValueError(f"unknown key {key!r}; the keys are {', '.join(known)}")
+        raise ValueError(_unknown(key))
     try:
         return _KEYS[key](text)
     except ValueError as error:
+        if alone:  # the error names the option's value, which is this very pair
+            raise
         raise ValueError(f"{key}={text}: {error}") from None
+
+
+def _unknown(key: str) -> str:
+    from elaunch.cli.spelling import suggestion
+
+    known = sorted({*_KEYS, *_ALIASES})
+    near = suggestion(key, known)
+    return f"unknown key {key!r}; {near + ' ' if near else ''}the keys are {', '.join(known)}"
 
 
 def _access(values: dict[str, Any], environ: Mapping[str, str]) -> EtcdAccess:

@@ -8,12 +8,14 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from elaunch.agent.options import LogOptions
+from elaunch.agent.options import LogOptions, NumaBinding
 from elaunch.cli.convert import number
+from elaunch.cli.devices import gpu_count, none_found, torch_build
 from elaunch.cli.flags import LOG_LEVELS
 from elaunch.cli.parser import Values
 from elaunch.cli.streams import parse_ranks, parse_streams
 from elaunch.errors import UsageError
+from elaunch.rendezvous.addresses import foreign
 
 T = TypeVar("T")
 _MOST = 100_000  # nodes; a slip of the finger is no reason to wait for the join timeout
@@ -93,11 +95,27 @@ def role(values: Values) -> str:
 
 
 def local_addr(values: Values) -> str | None:
-    """This node's address, without the brackets of IPv6; None where it is to be found out."""
-    address: str | None = values["local_addr"]
-    if address is not None and not re.fullmatch(r"\[?[\w.:%-]+\]?", address):
+    """This node's address, without the brackets of IPv6; None where it is to be found out.
+
+    Raises UsageError for what is no address of this host: nobody could reach what listens here, this node included.
+    """
+    given: str | None = values["local_addr"]
+    if given is not None and not re.fullmatch(r"\[?[\w.:%-]+\]?", given):
         raise values.error("local_addr", "expected a host name or an address")
-    return address.strip("[]") if address else None
+    address = given.strip("[]") if given else None
+    if address is not None and (why := foreign(address)):
+        raise values.error("local_addr", f"{why}; give one at which the other nodes reach it, or leave it out")
+    return address
+
+
+def numa_binding(values: Values, environ: Mapping[str, str]) -> NumaBinding | None:
+    """Raises UsageError where no GPU is there to bind ranks near to."""
+    mode: NumaBinding | None = values["numa_binding"]
+    if mode is not None:
+        build = torch_build()
+        if not gpu_count(environ, build):
+            raise values.error("numa_binding", f"binds each rank near its GPU, and {none_found('gpu', build)}")
+    return mode
 
 
 def event_log_handler(values: Values) -> str:

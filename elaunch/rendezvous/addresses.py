@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+from typing import Any
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _BACKLOG = 4096  # all ranks of a generation connect at once
+_NOT_OURS = (errno.EADDRNOTAVAIL, errno.ENODEV, errno.EAFNOSUPPORT)  # other errors do not say whose an address is
 
 
 def resolve(host: str) -> tuple[IPAddress, ...]:
@@ -38,6 +40,30 @@ def _bind_error(address: IPAddress, port: int) -> int | None:
     except OSError as error:
         return error.errno or errno.EINVAL
     return None
+
+
+def foreign(host: str) -> str:
+    """Why this machine cannot be reached at ``host``; empty where ``host`` is one of its addresses, or may be."""
+    try:
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return "this name has no address"
+    errors = [_no_address_of_ours(family, target) for family, _, _, _, target in found]
+    if not all(errors):
+        return ""
+    shown = sorted({str(target[0]) for _, _, _, _, target in found})
+    return "no address of this host" if shown == [host] else f"{', '.join(shown)} is no address of this host"
+
+
+def _no_address_of_ours(family: int, target: tuple[Any, ...]) -> bool:
+    if ipaddress.ip_address(str(target[0]).split("%")[0]).is_unspecified:
+        return True
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind(target)
+    except OSError as error:
+        return error.errno in _NOT_OURS
+    return False
 
 
 def is_taken(addresses: tuple[IPAddress, ...], port: int) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
+from elaunch.rendezvous import seats
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec, decode, encode
 from elaunch.rendezvous.store import Compare, Field, Op, Put, Store, Txn, absent
@@ -25,13 +26,15 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
 
     The first node writes the spec; a node with a role that is new to the job adds it. A spec of which no node lives
     any more is replaced. True if it wrote the spec: then it is the job's first. Raises SpecMismatchError where another
-    value is in force.
+    value is in force, RankTakenError where another node came with the rank that this one owns.
     """
-    put_node = Put(keys.node(node.node_id), encode(node), lease)
+    seat = seats.claim(keys, node, lease)
+    entry: list[Op] = [Put(keys.node(node.node_id), encode(node), lease), *([seat] if seat else [])]
+    free = [absent(seat.key)] if seat else []
     put_spec = Put(keys.spec, encode(spec))
     try:
-        agreed = [Compare(keys.spec, Field.VALUE, put_spec.value)]
-        result = await store.txn(agreed, [put_node], otherwise=Txn([absent(keys.spec)], [put_spec, put_node]))
+        agreed = [Compare(keys.spec, Field.VALUE, put_spec.value), *free]
+        result = await store.txn(agreed, entry, otherwise=Txn([absent(keys.spec), *free], [put_spec, *entry]))
         if result.succeeded or result.otherwise:
             return result.otherwise
     except AmbiguousError:
@@ -40,12 +43,14 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
         found = await store.get(keys.spec)
         if found is None:
             condition = absent(keys.spec)
-            ops: list[Op] = [Put(keys.spec, encode(spec)), put_node]
+            ops = [put_spec, *entry]
         else:
             condition = Compare(keys.spec, Field.MOD_REVISION, found.mod_revision)
             both = await _agree(store, keys, decode(Spec, found.value), spec, node)
-            ops = [Put(keys.spec, both), put_node] if both != found.value else [put_node]
-        if await _try(store, [condition], ops):
+            ops = [Put(keys.spec, both), *entry] if both != found.value else entry
+        if seat:
+            free = [await seats.guard(store, seat)]
+        if await _try(store, [condition, *free], ops):
             return found is None
     raise RendezvousError(f"rendezvous: the spec of job {keys.job!r} changed {_ATTEMPTS} times while joining")
 

@@ -42,6 +42,10 @@ class JobKeys:
     def node(self, node_id: str) -> str:
         return self.nodes + node_id
 
+    def seat(self, rank: int) -> str:
+        """Who holds a node rank that was asked for (see seats.py). Zero-padded, so that none begins another."""
+        return f"{self.prefix}seats/{rank:010d}"
+
     @property
     def plans(self) -> str:
         return self.prefix + "plans/"

@@ -57,8 +57,8 @@ class Node:
 
     ``slots`` is the number of ranks that it starts, ``store_port`` the port on which it is already listening
     for the next generation's store, ``control`` the host:port of its control server, should it lead.
-    ``node_rank`` is -1 where none was asked for. ``joined`` orders nodes: it is the create revision of the key, filled
-    in by the reader.
+    ``node_rank`` is -1 where none was asked for; with ``owns_rank`` no other node may have it. ``joined`` orders nodes:
+    it is the create revision of the key, filled in by the reader.
     """
 
     node_id: str
@@ -72,6 +72,7 @@ class Node:
     node_rank: int = -1
     version: str = ""
     joined: int = 0
+    owns_rank: bool = False
 
 
 @dataclass(frozen=True, slots=True)

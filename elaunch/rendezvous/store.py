@@ -6,7 +6,7 @@ satisfying :class:`Store` and passing ``tests/etcd/test_store_conformance.py``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -127,7 +127,7 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, *, start_revision: int) -> AsyncIterator[tuple[int, tuple[Change, ...]]]:
+    def watch(self, prefix: str, *, start_revision: int) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
         """All changes under ``prefix`` from ``start_revision`` on, none lost or repeated, as (revision, changes).
 
         It resumes by itself after a lost stream, on any endpoint, at the last seen revision + 1, for ever.

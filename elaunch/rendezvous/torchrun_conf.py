@@ -136,7 +136,8 @@ _KNOWN = {
 def _named(conf: Mapping[str, Any]) -> _Values:
     values = {_ALIASES.get(name, name): value for name, value in conf.items() if name not in _IGNORED}
     if unknown := sorted(values.keys() - _KNOWN):
-        raise UsageError(f"--rdzv-conf: unknown key {unknown[0]!r}; the keys are {', '.join(sorted(_KNOWN))}")
+        keys = sorted((_KNOWN | _ALIASES.keys()) - {"password"})
+        raise UsageError(f"--rdzv-conf: unknown key {unknown[0]!r}; the keys are {', '.join(keys)}")
     return _Values(values)
 
 

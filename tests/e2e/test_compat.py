@@ -295,7 +295,7 @@ def test_numa_binding_without_a_gpu_is_refused_before_anything_runs(told: MakeJo
     one = told("--numa-binding=node", "--quiet")
     assert run(one, code=2, CUDA_VISIBLE_DEVICES="") == []
     (line,) = one.agents[0].output().splitlines()
-    assert line.startswith("elaunch: error: --numa-binding=node: ")
+    assert line.startswith("elaunch: error: --numa-binding=node: binds each rank near its GPU, and ")
 
 
 @pytest.mark.torch
@@ -312,6 +312,8 @@ def test_torch_chooses_for_each_local_rank(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(binding, "_get_allowed_logical_cpu_indices_for_numa_node", lambda numa_node_index: set())
     with pytest.raises(RuntimeError, match="no CPU for local rank 0"):
         cpus("node", 1)
+    with pytest.raises(RuntimeError, match="torch sees 2 for 3 ranks"):
+        cpus("node", 3)
 
 
 def python_path(folder: str) -> str:

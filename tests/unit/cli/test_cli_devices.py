@@ -91,5 +91,5 @@ def test_auto_takes_gpus_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices, "_nvml_count", lambda: 8)
     assert count_slots("auto", {}) == count_slots("gpu", {}) == 8
     assert count_slots("gpu", {"CUDA_VISIBLE_DEVICES": "2,3"}) == 2
-    with pytest.raises(ValueError, match="no such device is visible"):
+    with pytest.raises(ValueError, match="no gpu is visible"):
         count_slots("gpu", {"CUDA_VISIBLE_DEVICES": ""})

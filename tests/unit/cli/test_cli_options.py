@@ -10,6 +10,7 @@ import pytest
 
 from elaunch.agent.options import Endpoint, LaunchOptions, Streams
 from elaunch.agent.program import Program
+from elaunch.cli import devices
 from elaunch.cli.options import parse
 from elaunch.errors import UsageError
 
@@ -70,6 +71,15 @@ def test_node_rank_counts_for_static_only(script: str) -> None:
     other = parse(["--nnodes=2", "--node-rank=1", "--rdzv-backend=etcd", "--rdzv-id=j", script], {})
     assert other.node_rank == -1
     assert "static" in other.warnings[0]
+
+
+def test_a_rank_that_was_asked_for_is_the_nodes_own(script: str) -> None:
+    assert parse(["--nnodes=2", "--node-rank=0", script], {}).owns_rank
+    assert parse(["--nnodes=2", "--rdzv-conf=rank=0", script], {}).owns_rank
+    assert parse(["--nnodes=2", script], {"PET_NODE_RANK": "0"}).owns_rank
+    assert not parse(["--nnodes=2", script], {}).owns_rank
+    assert not parse(["--nnodes=2", "--node-rank=1", "--rdzv-backend=c10d", script], {}).owns_rank
+    assert not parse(["--standalone", "--node-rank=0", script], {}).owns_rank
 
 
 def test_a_nameless_job_of_many_nodes_is_warned_of(script: str) -> None:
@@ -208,6 +218,10 @@ BAD = [
     ([], {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "x"}, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=x"),
     (["--role="], {}, "--role="),
     (["--local-addr=a b"], {}, "--local-addr=a b"),
+    (["--local-addr=192.0.2.1"], {}, "--local-addr=192.0.2.1: no address of this host"),
+    (["--local-addr=[2001:db8::1]"], {}, "--local-addr=[2001:db8::1]: no address of this host"),
+    (["--local-addr=0.0.0.0"], {}, "--local-addr=0.0.0.0: no address of this host"),
+    (["--local-addr=no.such.host.invalid"], {}, "this name has no address"),
     (["--numa-binding=core"], {}, "core-complex"),
     (["--start=cold"], {}, "warm, exec"),
     (["--preload=a-b"], {}, "'a-b'"),
@@ -228,6 +242,44 @@ def test_bad_input_is_one_line(script: str, arguments: list[str], environ: dict[
         parse([*arguments, script], environ)
     assert part in str(refused.value)
     assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--preload=x,a-b"], "--preload=x,a-b: 'a-b' is no module's name"),
+        (["--rdzv-conf=lease_ttl=1"], "--rdzv-conf=lease_ttl=1: expected whole seconds, 2 or more, 1000000 at most"),
+        (["--nprocs=2"], "unrecognized arguments: --nprocs=2; did you mean --nproc-per-node?"),
+        (["--max_restart_s"], "unrecognized arguments: --max_restart_s; did you mean --max-restarts?"),
+        (["-nnodes=2"], "unrecognized arguments: -nnodes=2; did you mean --nnodes?"),
+        (["--zzz"], "unrecognized arguments: --zzz; elaunch --help shows the options"),
+    ],
+)
+def test_what_was_typed_is_shown_and_what_was_meant(script: str, arguments: list[str], line: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse([*arguments, script], {})
+    assert str(refused.value) == line
+
+
+def test_an_unknown_key_is_told_all_keys(script: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(["--rdzv-conf=lease_tll=9,is_host=1", script], {})
+    told, _, keys = str(refused.value).partition("the keys are ")
+    assert "unknown key 'lease_tll'; did you mean lease_ttl?" in told
+    assert {"cert", "key", "cacert", "ca_cert", "ssl_cert", "ssl_cert_key", "lease_ttl"} <= set(keys.split(", "))
+    for key in keys.split(", "):
+        with pytest.raises(UsageError) as refused:
+            parse([f"--rdzv-conf={key}=?", script], {})
+        assert "unknown" not in str(refused.value)
+
+
+def test_ranks_are_bound_near_gpus_only_where_there_are_any(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "torch_build", devices.Build)
+    monkeypatch.setattr("elaunch.cli.settings.torch_build", devices.Build)
+    monkeypatch.setattr(devices, "_nvml_count", lambda: 2)
+    assert parse(["--numa-binding=node", script], {}).numa_binding == "node"
+    with pytest.raises(UsageError, match="--numa-binding=node: binds each rank near its GPU, and no gpu is visible"):
+        parse(["--numa-binding=node", script], {"CUDA_VISIBLE_DEVICES": ""})
 
 
 @pytest.mark.parametrize("name", ["absent.py", ".", "-"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
+from elaunch.errors import AmbiguousError, RankTakenError, RendezvousError, SpecMismatchError
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec, decode, encode
@@ -132,6 +132,69 @@ def test_a_spec_of_which_no_node_lives_is_replaced() -> None:
         await store.revoke(await enter(store, 0))
         await enter(store, 1, ours)
         assert await spec_of(store) == ours
+
+    asyncio.run(run())
+
+
+def owner(number: int, rank: int) -> Node:
+    return replace(make_node(number), node_rank=rank, owns_rank=True)
+
+
+async def enter_as(store: MemoryStore, node: Node) -> int:
+    lease = await store.grant(60)
+    await join(store, KEYS, SPEC, node, lease)
+    return lease
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["into an empty job", "into a job"])
+def test_of_two_that_come_at_once_with_one_rank_one_is_refused(first: bool) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        if not first:
+            await enter_as(store, owner(9, 0))
+        results = await asyncio.gather(*(enter_as(store, owner(n, 1)) for n in range(4)), return_exceptions=True)
+        refused = [error for error in results if isinstance(error, BaseException)]
+        assert len(refused) == 3
+        for error in refused:
+            assert isinstance(error, RankTakenError)
+            assert "--node-rank=1 is taken by node h0 (n0)" in str(error)
+        assert await node_ids(store) == ["n0"] + ["n9"] * (not first)
+
+    asyncio.run(run())
+
+
+def test_a_rank_is_free_with_its_holders_lease() -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        await store.revoke(await enter_as(store, owner(0, 1)))
+        await enter_as(store, owner(1, 1))
+        assert await node_ids(store) == ["n1"]
+
+    asyncio.run(run())
+
+
+def test_a_rank_by_default_is_nobodys_own() -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        for number in range(2):
+            await enter_as(store, replace(make_node(number), node_rank=0))
+        await enter_as(store, owner(2, 0))
+        assert await node_ids(store) == ["n0", "n1", "n2"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_lost_answers_cost_nobody_his_rank(lost: int, applied: bool) -> None:
+    async def run() -> None:
+        store = Lossy(lost, applied=applied)
+        await enter_as(store, owner(0, 3))
+        store.lost = lost
+        await enter_as(store, owner(1, 4))
+        assert await node_ids(store) == ["n0", "n1"]
+        with pytest.raises(RankTakenError):
+            await enter_as(store, owner(2, 3))
 
     asyncio.run(run())
 
