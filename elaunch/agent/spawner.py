@@ -30,12 +30,16 @@ _IMPORT_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """A rank has ended. ``exit_code`` is -n for signal n, ``time`` in seconds since the epoch."""
+    """A rank has ended. ``exit_code`` is -n for signal n, ``time`` in seconds since the epoch.
+
+    ``start`` is the number of the start that it belongs to.
+    """
 
     local_rank: int
     pid: int
     exit_code: int
     time: float
+    start: int = 0
 
 
 def _say_nothing(text: str) -> None:
@@ -123,12 +127,16 @@ class Spawner:
         return await self.start(ranks, None, 0)
 
     async def start(
-        self, ranks: Sequence[RankStart], listener: socket.socket | None, world_size: int
+        self, ranks: Sequence[RankStart], listener: socket.socket | None, world_size: int, number: int = 0
     ) -> dict[int, int]:
-        """``start_store``, if there is a listener, and ``start_ranks`` in one round trip."""
+        """``start_store``, if there is a listener, and ``start_ranks`` in one round trip.
+
+        The exits of what was started carry ``number``.
+        """
         await self.ready()
         message: Message = {
             "op": "start",
+            "start": number,
             "ranks": [start.to_json() for start in ranks],
             "world_size": world_size if listener is not None else None,
         }
@@ -198,4 +206,4 @@ class Spawner:
 
 
 def _exit(message: Message) -> Exit:
-    return Exit(message["local_rank"], message["pid"], message["exit_code"], message["time"])
+    return Exit(message["local_rank"], message["pid"], message["exit_code"], message["time"], message["start"])

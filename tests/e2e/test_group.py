@@ -214,3 +214,26 @@ def test_what_cannot_be_imported_is_tried_once_and_told_at_the_start(tmp_path: P
     env = environment(PYTHONPATH=str(tmp_path))
     program = Program("command", "true", (), "")
     on_node(Preparation(tmp_path, program), test, start="warm", preload=("no_such_thing",), env=env)
+
+
+def test_an_exit_of_an_older_start_says_nothing_of_the_next(tmp_path: Path) -> None:
+    async def test(node: Node, group: Group) -> None:
+        group.want(start(1))
+        await node.phase(RunPhase.RUNNING)
+        node.preparation.logs[0].shown.set()
+        group.want(Abort(1, "test", "test"))
+        await node.phase(RunPhase.STOPPED)
+        group.want(start(2))
+        await node.until(lambda now: (now.generation, now.phase) == (2, RunPhase.RUNNING))
+        exits = node.spawners[0].exits()
+        exits.put_nowait(Exit(0, 1, 1, 0.0, start=1))
+        await turns()
+        assert exits.empty()
+        assert (node.board.now.phase, node.board.now.exits) == (RunPhase.RUNNING, ())
+        os.kill(group.ranks.pids[0], signal.SIGKILL)
+        status = await node.phase(RunPhase.FAILED)
+        assert [end.exit_code for end in status.exits] == [-signal.SIGKILL]
+        node.preparation.logs[1].shown.set()
+        await group.leave(grace=0)
+
+    on_node(Preparation(tmp_path, Program("command", "sleep", ("600",), "")), test)

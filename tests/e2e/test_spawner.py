@@ -66,6 +66,7 @@ def test_exits_come_with_code_pid_and_time(bench: Bench, tmp_path: Path) -> None
     before = time.time()
     pids = bench.start([inline("import sys; sys.exit(3)"), inline("import os; os.kill(os.getpid(), 9)")], tmp_path)
     ends = {end.local_rank: end for end in (bench.exit(), bench.exit())}
+    assert {end.start for end in ends.values()} == {7}
     assert {rank: end.pid for rank, end in ends.items()} == pids
     assert {rank: end.exit_code for rank, end in ends.items()} == {0: 3, 1: -9}
     assert all(before <= end.time <= time.time() for end in ends.values())
