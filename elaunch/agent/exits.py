@@ -75,6 +75,8 @@ class Exits:
         if end.local_rank not in generation.alive:
             return
         generation.alive.discard(end.local_rank)
+        if end.switched_off:
+            return  # the lease is over, and that is what is told
         report = self._describe(end, generation.start)
         exits = (*self._board.now.exits, report)
         if any(e.exit_code != 0 for e in exits):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
@@ -36,7 +37,8 @@ from elaunch.rendezvous.keys import JobKeys
 class Parts:
     """What an agent is made of. ``address`` is this node's, ``control`` where its control server is reached.
 
-    ``farewell`` is the file from which a farewell process reads what to do, should the agent be killed.
+    ``deadline_passed`` is set when the dead-man's switch has killed the ranks. ``farewell`` is the file from which a
+    farewell process reads what to do, should the agent be killed.
     """
 
     backend: Backend
@@ -46,6 +48,7 @@ class Parts:
     group: Group
     board: StatusBoard
     page: DeadlinePage
+    deadline_passed: asyncio.Event
     farewell: Path
     events: EventLog
 
@@ -76,6 +79,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     await stack.enter_async_context(health_port(os.environ))
     if dog is not None:
         stack.enter_context(dog.listening())
+    passed = asyncio.Event()
     open_spawner = functools.partial(
         Spawner.open,
         start=options.start,
@@ -86,6 +90,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         farewell_env=dict(os.environ),
         note=lambda text: structlog.get_logger().info("exec_start", text=text),
         spare=lambda: spared,
+        deadline_passed=passed,
     )
     spawner = await open_spawner()
     stack.push_async_callback(spawner.close)
@@ -103,7 +108,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
-    return Parts(backend, server, address, control, group, board, page, farewell, preparation.events)
+    return Parts(backend, server, address, control, group, board, page, passed, farewell, preparation.events)
 
 
 async def _ask_torch(

@@ -32,7 +32,8 @@ _IMPORT_SECONDS = 600.0
 class Exit:
     """A rank has ended. ``exit_code`` is -n for signal n, ``time`` in seconds since the epoch.
 
-    ``start`` is the number of the start that it belongs to.
+    ``start`` is the number of the start that it belongs to. ``switched_off``: it came after the dead-man's switch
+    had acted.
     """
 
     local_rank: int
@@ -40,6 +41,7 @@ class Exit:
     exit_code: int
     time: float
     start: int = 0
+    switched_off: bool = False
 
 
 def _say_nothing(text: str) -> None:
@@ -55,11 +57,13 @@ class Spawner:
 
     ``lost`` is set when the process has died other than by ``close``; everything that was asked of it then
     raises StartError, and all that it had started is killed. ``deadline_passed`` is set when the dead-man's
-    switch has acted.
+    switch has acted; whoever gave it clears it.
     """
 
-    def __init__(self, process: SpawnerProcess, channel: Channel, note: Callable[[str], None]) -> None:
-        self.deadline_passed = asyncio.Event()
+    def __init__(
+        self, process: SpawnerProcess, channel: Channel, note: Callable[[str], None], deadline_passed: asyncio.Event
+    ) -> None:
+        self.deadline_passed = deadline_passed
         self._process = process
         self._talk = Conversation(channel, self._on_event, lambda: self._fail_ready("the spawner process has died"))
         self.lost = self._talk.lost
@@ -79,13 +83,15 @@ class Spawner:
         farewell_env: Mapping[str, str] | None = None,
         note: Callable[[str], None] = _say_nothing,
         spare: Callable[[], Collection[int]] = _nothing,
+        deadline_passed: asyncio.Event | None = None,
     ) -> Spawner:
         """Start the spawner process and return at once; what it imports goes on.
 
         ``env`` is the ranks' environment but for what differs between ranks. ``farewell`` is run, with
         ``farewell_env`` (``env`` where None), when the agent has died and its ranks have been killed.
         ``note`` is told in one sentence when a rank had to be exec'd though the start is warm. ``spare``
-        gives the pids of the agent's other children, which are no strays of the ranks. Raises StartError.
+        gives the pids of the agent's other children, which are no strays of the ranks. ``deadline_passed`` is the
+        event to set where there is one already. Raises StartError.
         """
         trees.become_subreaper()
         mine, theirs = socket.socketpair()
@@ -96,7 +102,7 @@ class Spawner:
             raise
         finally:
             theirs.close()
-        spawner = cls(process, Channel(mine), note)
+        spawner = cls(process, Channel(mine), note, deadline_passed or asyncio.Event())
         if farewell:
             told = dict(env if farewell_env is None else farewell_env)
             spawner._talk.send({"op": "farewell", "argv": list(farewell), "env": told})
@@ -197,7 +203,7 @@ class Spawner:
         elif event == "deadline":
             self.deadline_passed.set()
         elif event == "exit":
-            self._exits.put_nowait(_exit(message))
+            self._exits.put_nowait(_exit(message, self.deadline_passed.is_set()))
 
     def _fail_ready(self, text: str) -> None:
         if not self._ready.done():
@@ -205,5 +211,5 @@ class Spawner:
             self._ready.exception()  # retrieved: nobody may be waiting
 
 
-def _exit(message: Message) -> Exit:
-    return Exit(message["local_rank"], message["pid"], message["exit_code"], message["time"], message["start"])
+def _exit(told: Message, switched_off: bool) -> Exit:
+    return Exit(told["local_rank"], told["pid"], told["exit_code"], told["time"], told["start"], switched_off)

@@ -70,11 +70,11 @@ class Node:
         self.board = StatusBoard()
         self.preparation = preparation
         self.spawners: list[Spawner] = []
-        self._page = DeadlinePage.create()
+        self.page = DeadlinePage.create()
         self._others = other_children()
 
     async def open(self) -> Spawner:
-        opened = Spawner.open(deadline=self._page, spare=lambda: self._others, **self._how)
+        opened = Spawner.open(deadline=self.page, spare=lambda: self._others, **self._how)
         self.spawners.append(await opened)
         return self.spawners[-1]
 
@@ -235,5 +235,21 @@ def test_an_exit_of_an_older_start_says_nothing_of_the_next(tmp_path: Path) -> N
         assert [end.exit_code for end in status.exits] == [-signal.SIGKILL]
         node.preparation.logs[1].shown.set()
         await group.leave(grace=0)
+
+    on_node(Preparation(tmp_path, Program("command", "sleep", ("600",), "")), test)
+
+
+def test_ranks_that_the_dead_mans_switch_killed_have_not_failed(tmp_path: Path) -> None:
+    async def test(node: Node, group: Group) -> None:
+        group.want(start(1))
+        await node.phase(RunPhase.RUNNING)
+        node.page.set(0.0)
+        await node.spawners[0].deadline_passed.wait()
+        while group.ranks.pids:
+            await asyncio.sleep(0.01)
+        assert (node.board.now.phase, node.board.now.exits) == (RunPhase.RUNNING, ())
+        node.preparation.logs[0].shown.set()
+        await group.leave(grace=0)
+        assert node.board.now.exits == ()
 
     on_node(Preparation(tmp_path, Program("command", "sleep", ("600",), "")), test)
