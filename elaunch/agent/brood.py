@@ -16,8 +16,7 @@ from elaunch.agent import trees
 from elaunch.agent.children import Child
 from elaunch.agent.protocol import Message
 from elaunch.agent.standbys import Standbys
-
-STORE = -1  # the store's host, where a local rank is told
+from elaunch.agent.start import STORE
 
 
 @dataclass(slots=True)

@@ -205,7 +205,7 @@ def test_what_cannot_be_imported_is_tried_once_and_told_at_the_start(tmp_path: P
         await node.spawners[0].lost.wait()
         await turns()
         group.want(start(1))
-        status = await node.until(lambda now: bool(now.start_error))
+        status = await node.until(lambda now: bool(now.start_error) and now.phase.at_rest)
         assert "No module named 'no_such_thing'" in status.start_error
         assert status.phase is RunPhase.STOPPED
         assert len(node.spawners) == 1
@@ -245,8 +245,9 @@ def test_ranks_that_the_dead_mans_switch_killed_have_not_failed(tmp_path: Path) 
         await node.phase(RunPhase.RUNNING)
         node.page.set(0.0)
         await node.spawners[0].deadline_passed.wait()
-        while group.ranks.pids:
-            await asyncio.sleep(0.01)
+        for _ in range(500):
+            await asyncio.sleep(0.01 if group.ranks.pids else 0)
+        assert group.ranks.pids == {}
         assert (node.board.now.phase, node.board.now.exits) == (RunPhase.RUNNING, ())
         node.preparation.logs[0].shown.set()
         await group.leave(grace=0)
