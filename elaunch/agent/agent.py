@@ -93,7 +93,7 @@ class Agent:
                 try:
                     return await self._beside(running, self._join())
                 except LeaseLostError as error:
-                    structlog.get_logger().warning("lease_lost", reason=str(error))
+                    self._tell_lost(error)
                 self._signals.detach()
                 if self._signals.first is not None:
                     return stopped_by(self._signals.first)
@@ -104,17 +104,29 @@ class Agent:
             await asyncio.gather(running, watching, return_exceptions=True)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
+        """The end of this membership, unless the ranks cannot be followed any more, or were killed at the deadline."""
+        passed = asyncio.create_task(self._parts.deadline_passed.wait())
         try:
-            await asyncio.wait([running, joining], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running, joining, passed], return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
+            if passed.done() and not joining.done():
+                raise LeaseLostError("its ranks are dead, so that it joins again")
             return await joining
         finally:
+            passed.cancel()
             joining.cancel()
             await asyncio.gather(joining, return_exceptions=True)
 
+    def _tell_lost(self, error: LeaseLostError) -> None:
+        log = structlog.get_logger()
+        if self._parts.deadline_passed.is_set():
+            log.warning("deadline_passed", reason="the lease was not renewed in time, and the ranks were killed")
+        log.warning("lease_lost", reason=str(error))
+
     def _join(self) -> asyncio.Task[End]:
         options = self._options
+        self._parts.deadline_passed.clear()
         node = Node(
             node_id=new_node_id(),
             host=socket.gethostname(),

@@ -16,19 +16,22 @@ from elaunch.agent import trees
 from elaunch.agent.children import Child
 from elaunch.agent.protocol import Message
 from elaunch.agent.standbys import Standbys
-
-STORE = -1  # the store's host, where a local rank is told
+from elaunch.agent.start import STORE
 
 
 @dataclass(slots=True)
 class Brood:
-    """``tell`` hears of every rank's end, and of that of the store's host (local rank ``STORE``)."""
+    """``tell`` hears of every rank's end, and of that of the store's host (local rank ``STORE``).
+
+    ``start`` is the number of the start that all of them belong to: there are never those of two.
+    """
 
     tell: Callable[[Message], None]
     standbys: Standbys
     poller: select.poll = field(default_factory=select.poll)
     ranks: dict[int, Child] = field(default_factory=dict)
     store: Child | None = None
+    start: int = 0
     _reaped: int = 0
 
     def add_rank(self, local_rank: int, child: Child) -> None:
@@ -81,7 +84,8 @@ class Brood:
             return
         self.poller.unregister(child.pidfd)
         os.close(child.pidfd)
-        self.tell({"local_rank": who, "pid": pid, "exit_code": exit_code, "time": time.time()})
+        told = {"local_rank": who, "pid": pid, "exit_code": exit_code, "time": time.time()}
+        self.tell({"start": self.start, **told})
 
     def forget(self) -> None:
         """In a forked child: close what belongs to the parent."""

@@ -55,7 +55,7 @@ class Exits:
             return
         start = generation.start
         self._log.error("rank_stuck", generation=start.generation, local_rank=local_rank, reason=reason)
-        end = self._describe(Exit(local_rank, pid, -signal.SIGKILL, time.time()), start)
+        end = self._describe(Exit(local_rank, pid, -signal.SIGKILL, time.time(), start.generation), start)
         end = replace(end, message=reason)
         generation.alive.discard(local_rank)
         self._board.update(phase=RunPhase.FAILED, exits=(*self._board.now.exits, end), start_error=reason)
@@ -63,15 +63,20 @@ class Exits:
     async def _spawner_lost(self) -> None:
         """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
         self._log.error("spawner_lost")
-        for local_rank in sorted(await self._ranks.replace_spawner()):
-            await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time()))
+        number, dead = await self._ranks.replace_spawner()
+        for local_rank in sorted(dead):
+            await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time(), number))
 
     async def _exited(self, end: Exit) -> None:
         """An exit that we brought about is no news; the last of the others ends the run well if all were good."""
         generation = self._ranks.generation
-        if generation is None or end.local_rank not in generation.alive or self._board.now.leaving:
+        if generation is None or end.start != generation.start.generation or self._board.now.leaving:
+            return  # of a start that is over
+        if end.local_rank not in generation.alive:
             return
         generation.alive.discard(end.local_rank)
+        if end.switched_off:
+            return  # the lease is over, and that is what is told
         report = self._describe(end, generation.start)
         exits = (*self._board.now.exits, report)
         if any(e.exit_code != 0 for e in exits):

@@ -175,11 +175,8 @@ class Group:
         if start.host_store:
             listener, self._listener = self._listener, self._listen()
             self._board.update(store_port=self.store_port)
-        spawner = self.ranks.spawner
-        while not spawner.exits().empty():
-            spawner.exits().get_nowait()  # of older generations: they came before the stop was confirmed
         generation.alive = {rank.local_rank for rank in ranks} | ({STORE} if start.host_store else set())
-        generation.pids = await spawner.start(ranks, listener, start.world_size)
+        generation.pids = await self.ranks.spawner.start(ranks, listener, start.world_size, start.generation)
         self._prepare.started(start, generation.pids)
         if self._board.now.phase is RunPhase.STARTING:
             self._board.update(phase=RunPhase.RUNNING)

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elaunch.agent import children
-from elaunch.agent.brood import STORE, Brood
+from elaunch.agent.brood import Brood
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.protocol import Channel, Message
 from elaunch.agent.standbys import Standbys
+from elaunch.agent.start import STORE
 from elaunch.agent.starting import Run, Starter
 from elaunch.agent.stopping import Stopping
 from elaunch.agent.warmth import Warmth

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import shutil
@@ -39,7 +40,8 @@ from elaunch.rendezvous.keys import JobKeys
 class Parts:
     """What an agent is made of. ``address`` is this node's, ``control`` where its control server is reached.
 
-    ``farewell`` is the file from which a farewell process reads what to do, should the agent be killed.
+    ``deadline_passed`` is set when the dead-man's switch has killed the ranks. ``farewell`` is the file from which a
+    farewell process reads what to do, should the agent be killed.
     """
 
     backend: Backend
@@ -50,6 +52,7 @@ class Parts:
     pulse: Pulse
     board: StatusBoard
     page: DeadlinePage
+    deadline_passed: asyncio.Event
     farewell: Path
     events: EventLog
 
@@ -80,6 +83,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     await stack.enter_async_context(health_port(os.environ))
     if dog is not None:
         stack.enter_context(dog.listening())
+    passed = asyncio.Event()
     open_spawner = functools.partial(
         Spawner.open,
         start=options.start,
@@ -90,6 +94,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         farewell_env=dict(os.environ),
         note=lambda text: structlog.get_logger().info("exec_start", text=text),
         spare=lambda: spared,
+        deadline_passed=passed,
     )
     spawner = await open_spawner()
     stack.push_async_callback(spawner.close)
@@ -108,7 +113,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
     pulse = Pulse(board, group.ranks, lambda: (), interval_for, SystemClock())
-    return Parts(backend, server, address, control, group, pulse, board, page, farewell, preparation.events)
+    return Parts(backend, server, address, control, group, pulse, board, page, passed, farewell, preparation.events)
 
 
 async def _ask_torch(

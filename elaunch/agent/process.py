@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -51,6 +52,17 @@ class SpawnerProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal or a debugger holds it."""
+        now = trees.process(self.pid)
+        return now is not None and now.stopped
+
+    def wake(self) -> None:
+        """Have it go on where a signal has stopped it."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):

@@ -87,9 +87,10 @@ class Ranks:
         """End every process: ``grace`` in seconds, the usual one where None."""
         await self.spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
 
-    async def replace_spawner(self) -> set[int]:
-        """Have another spawner process in the place of one that died; the local ranks that it took along."""
+    async def replace_spawner(self) -> tuple[int, set[int]]:
+        """Have another spawner process in the place of one that died; which generation's local ranks it took along."""
         async with self.lock:  # a start waits for the new one
             await self.spawner.close()
             self.spawner = await self._reopen()
-            return self.generation.ranks if self.generation is not None else set()
+            now = self.generation
+            return (now.start.generation, now.ranks) if now is not None else (0, set())

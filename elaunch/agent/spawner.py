@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from elaunch.agent import trees
 from elaunch.agent.conversation import Conversation
@@ -15,27 +13,15 @@ from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.process import KILL_BOUND_SECONDS, SpawnerProcess, still_there
 from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel, Message
-from elaunch.agent.start import RankStart
+from elaunch.agent.start import STORE, Exit, RankStart
 from elaunch.errors import StartError
 from elaunch.rendezvous.waiting import within
 
 __all__ = ["STORE", "Exit", "Program", "RankStart", "Spawner"]
 
-STORE = -1
-"""Stands for a local rank in the ``Exit`` of the store's host."""
-
 _REPLY_SECONDS = 30.0
 _IMPORT_SECONDS = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Exit:
-    """A rank has ended. ``exit_code`` is -n for signal n, ``time`` in seconds since the epoch."""
-
-    local_rank: int
-    pid: int
-    exit_code: int
-    time: float
+_HELD_SECONDS = 1.0  # for so long an answer is awaited from a process that does not run
 
 
 def _say_nothing(text: str) -> None:
@@ -51,11 +37,13 @@ class Spawner:
 
     ``lost`` is set when the process has died other than by ``close``; everything that was asked of it then
     raises StartError, and all that it had started is killed. ``deadline_passed`` is set when the dead-man's
-    switch has acted.
+    switch has acted; whoever gave it clears it.
     """
 
-    def __init__(self, process: SpawnerProcess, channel: Channel, note: Callable[[str], None]) -> None:
-        self.deadline_passed = asyncio.Event()
+    def __init__(
+        self, process: SpawnerProcess, channel: Channel, note: Callable[[str], None], deadline_passed: asyncio.Event
+    ) -> None:
+        self.deadline_passed = deadline_passed
         self._process = process
         self._talk = Conversation(channel, self._on_event, lambda: self._fail_ready("the spawner process has died"))
         self.lost = self._talk.lost
@@ -75,13 +63,15 @@ class Spawner:
         farewell_env: Mapping[str, str] | None = None,
         note: Callable[[str], None] = _say_nothing,
         spare: Callable[[], Collection[int]] = _nothing,
+        deadline_passed: asyncio.Event | None = None,
     ) -> Spawner:
         """Start the spawner process and return at once; what it imports goes on.
 
         ``env`` is the ranks' environment but for what differs between ranks. ``farewell`` is run, with
         ``farewell_env`` (``env`` where None), when the agent has died and its ranks have been killed.
         ``note`` is told in one sentence when a rank had to be exec'd though the start is warm. ``spare``
-        gives the pids of the agent's other children, which are no strays of the ranks. Raises StartError.
+        gives the pids of the agent's other children, which are no strays of the ranks. ``deadline_passed`` is the
+        event to set where there is one already. Raises StartError.
         """
         trees.become_subreaper()
         mine, theirs = socket.socketpair()
@@ -92,7 +82,7 @@ class Spawner:
             raise
         finally:
             theirs.close()
-        spawner = cls(process, Channel(mine), note)
+        spawner = cls(process, Channel(mine), note, deadline_passed or asyncio.Event())
         if farewell:
             told = dict(env if farewell_env is None else farewell_env)
             spawner._talk.send({"op": "farewell", "argv": list(farewell), "env": told})
@@ -123,12 +113,16 @@ class Spawner:
         return await self.start(ranks, None, 0)
 
     async def start(
-        self, ranks: Sequence[RankStart], listener: socket.socket | None, world_size: int
+        self, ranks: Sequence[RankStart], listener: socket.socket | None, world_size: int, number: int = 0
     ) -> dict[int, int]:
-        """``start_store``, if there is a listener, and ``start_ranks`` in one round trip."""
+        """``start_store``, if there is a listener, and ``start_ranks`` in one round trip.
+
+        The exits of what was started carry ``number``.
+        """
         await self.ready()
         message: Message = {
             "op": "start",
+            "start": number,
             "ranks": [start.to_json() for start in ranks],
             "world_size": world_size if listener is not None else None,
         }
@@ -155,19 +149,23 @@ class Spawner:
     async def stop(self, *, signum: int, grace: float) -> None:
         """Stop all that was started, whole trees and the store: ``signum``, ``grace`` seconds, SIGKILL.
 
-        Returns when all of it is gone, killed where the spawner process died meanwhile or does not answer. What
-        is stopped or traced gets SIGKILL at once. Raises StartError if something outlives SIGKILL
-        (uninterruptible sleep).
+        Returns when all of it is gone. It is killed where the spawner process died meanwhile or does not answer: soon
+        after the grace where that is held itself. What is stopped or traced gets SIGKILL at once. Raises StartError
+        if something outlives SIGKILL (uninterruptible sleep).
         """
         if not self._ready.done():
             return  # nothing starts before it is ready, and it hears nothing while it imports
         message = {"op": "stop", "signum": int(signum), "grace": grace}
+        asking = asyncio.ensure_future(self._talk.ask(message, grace + 2 * KILL_BOUND_SECONDS))
         try:
-            reply = await self._talk.ask(message, grace + 2 * KILL_BOUND_SECONDS)
+            await self._unheld(asking, grace)
+            reply = await asking
         except StartError:
             self._process.kill()
             await self._process.gone()
             return
+        finally:
+            asking.cancel()
         if reply["left"]:
             raise StartError(still_there(reply["left"]))
 
@@ -175,10 +173,21 @@ class Spawner:
         """End the spawner process and everything below it; no farewell is said."""
         if self._ready.done() and not self.lost.is_set():
             self._talk.send({"op": "close"})
-            with contextlib.suppress(asyncio.TimeoutError):
-                await within(2 * KILL_BOUND_SECONDS, self.lost.wait())
+            ending = asyncio.ensure_future(self.lost.wait())
+            try:
+                await self._unheld(ending, 0.0)
+                await within(2 * KILL_BOUND_SECONDS, ending)
+            except (StartError, asyncio.TimeoutError):
+                ending.cancel()
         self._process.kill()
         await self._process.gone()
+
+    async def _unheld(self, doing: asyncio.Future[Any], seconds: float) -> None:
+        """Wake the process if it is stopped. Raises StartError where it is held when it should have answered."""
+        self._process.wake()
+        await asyncio.wait([doing], timeout=seconds + _HELD_SECONDS)
+        if not doing.done() and self._process.stopped:
+            raise StartError("the spawner process is held, by a signal or a debugger")
 
     def _on_event(self, message: Message) -> None:
         event = message["event"]
@@ -189,13 +198,9 @@ class Spawner:
         elif event == "deadline":
             self.deadline_passed.set()
         elif event == "exit":
-            self._exits.put_nowait(_exit(message))
+            self._exits.put_nowait(Exit.from_json(message, switched_off=self.deadline_passed.is_set()))
 
     def _fail_ready(self, text: str) -> None:
         if not self._ready.done():
             self._ready.set_exception(StartError(text))
             self._ready.exception()  # retrieved: nobody may be waiting
-
-
-def _exit(message: Message) -> Exit:
-    return Exit(message["local_rank"], message["pid"], message["exit_code"], message["time"])

@@ -1,4 +1,4 @@
-"""The start of one rank: what the spawner process needs to know, as JSON on the way to it."""
+"""The start of one rank, as JSON on the way to the spawner process, and its end, on the way back."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from elaunch.agent.program import Program
+
+STORE = -1
+"""Stands for a local rank in the ``Exit`` of the store's host."""
 
 RUN_PATH = "import runpy, sys; del sys.argv[0]; runpy.run_path(sys.argv[0], run_name='__main__')"
 
@@ -64,3 +67,23 @@ class RankStart:
             stderr=Path(data["stderr"]) if data["stderr"] else None,
             cpus=tuple(data["cpus"]) if data["cpus"] is not None else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """A rank has ended. ``exit_code`` is -n for signal n, ``time`` in seconds since the epoch.
+
+    ``start`` is the number of the start that it belongs to. ``switched_off``: it came after the dead-man's switch
+    had acted.
+    """
+
+    local_rank: int
+    pid: int
+    exit_code: int
+    time: float
+    start: int = 0
+    switched_off: bool = False
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any], *, switched_off: bool) -> Exit:
+        return cls(data["local_rank"], data["pid"], data["exit_code"], data["time"], data["start"], switched_off)

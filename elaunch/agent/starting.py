@@ -34,6 +34,7 @@ class Starter:
 
     def start(self, message: Message, listener: int | None, pids: dict[str, int], notes: list[str]) -> Run | None:
         """Start what the message says; tells ``pids``, and in ``notes`` why one had to be exec'd. Raises OSError."""
+        self.brood.start = message["start"]
         starts = [RankStart.from_json(data) for data in message["ranks"]]
         reasons = self.warm.why_exec(starts) if self.warm is not None else [None] * len(starts)
         self.brood.standbys.review()

@@ -88,7 +88,7 @@ class Bench:
             RankStart(n, n, program, {**self.env, **env, "RANK": str(n)}, folder / f"{n}.out", folder / f"{n}.err")
             for n, program in enumerate(programs)
         ]
-        return self.do(self.spawner.start(starts, listener, len(starts)))
+        return self.do(self.spawner.start(starts, listener, len(starts), number=7))
 
     def standbys(self) -> set[int]:
         """The pids of the children that wait to be needed."""

@@ -70,11 +70,11 @@ class Node:
         self.board = StatusBoard()
         self.preparation = preparation
         self.spawners: list[Spawner] = []
-        self._page = DeadlinePage.create()
+        self.page = DeadlinePage.create()
         self._others = other_children()
 
     async def open(self) -> Spawner:
-        opened = Spawner.open(deadline=self._page, spare=lambda: self._others, **self._how)
+        opened = Spawner.open(deadline=self.page, spare=lambda: self._others, **self._how)
         self.spawners.append(await opened)
         return self.spawners[-1]
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_imported_is_tried_once_and_told_at_the_start(tmp_path: P
         await node.spawners[0].lost.wait()
         await turns()
         group.want(start(1))
-        status = await node.until(lambda now: bool(now.start_error))
+        status = await node.until(lambda now: bool(now.start_error) and now.phase.at_rest)
         assert "No module named 'no_such_thing'" in status.start_error
         assert status.phase is RunPhase.STOPPED
         assert len(node.spawners) == 1
@@ -214,3 +214,43 @@ def test_what_cannot_be_imported_is_tried_once_and_told_at_the_start(tmp_path: P
     env = environment(PYTHONPATH=str(tmp_path))
     program = Program("command", "true", (), "")
     on_node(Preparation(tmp_path, program), test, start="warm", preload=("no_such_thing",), env=env)
+
+
+def test_an_exit_of_an_older_start_says_nothing_of_the_next(tmp_path: Path) -> None:
+    async def test(node: Node, group: Group) -> None:
+        group.want(start(1))
+        await node.phase(RunPhase.RUNNING)
+        node.preparation.logs[0].shown.set()
+        group.want(Abort(1, "test", "test"))
+        await node.phase(RunPhase.STOPPED)
+        group.want(start(2))
+        await node.until(lambda now: (now.generation, now.phase) == (2, RunPhase.RUNNING))
+        exits = node.spawners[0].exits()
+        exits.put_nowait(Exit(0, 1, 1, 0.0, start=1))
+        await turns()
+        assert exits.empty()
+        assert (node.board.now.phase, node.board.now.exits) == (RunPhase.RUNNING, ())
+        os.kill(group.ranks.pids[0], signal.SIGKILL)
+        status = await node.phase(RunPhase.FAILED)
+        assert [end.exit_code for end in status.exits] == [-signal.SIGKILL]
+        node.preparation.logs[1].shown.set()
+        await group.leave(grace=0)
+
+    on_node(Preparation(tmp_path, Program("command", "sleep", ("600",), "")), test)
+
+
+def test_ranks_that_the_dead_mans_switch_killed_have_not_failed(tmp_path: Path) -> None:
+    async def test(node: Node, group: Group) -> None:
+        group.want(start(1))
+        await node.phase(RunPhase.RUNNING)
+        node.page.set(0.0)
+        await node.spawners[0].deadline_passed.wait()
+        for _ in range(500):
+            await asyncio.sleep(0.01 if group.ranks.pids else 0)
+        assert group.ranks.pids == {}
+        assert (node.board.now.phase, node.board.now.exits) == (RunPhase.RUNNING, ())
+        node.preparation.logs[0].shown.set()
+        await group.leave(grace=0)
+        assert node.board.now.exits == ()
+
+    on_node(Preparation(tmp_path, Program("command", "sleep", ("600",), "")), test)

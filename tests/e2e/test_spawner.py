@@ -66,6 +66,7 @@ def test_exits_come_with_code_pid_and_time(bench: Bench, tmp_path: Path) -> None
     before = time.time()
     pids = bench.start([inline("import sys; sys.exit(3)"), inline("import os; os.kill(os.getpid(), 9)")], tmp_path)
     ends = {end.local_rank: end for end in (bench.exit(), bench.exit())}
+    assert {end.start for end in ends.values()} == {7}
     assert {rank: end.pid for rank, end in ends.items()} == pids
     assert {rank: end.exit_code for rank, end in ends.items()} == {0: 3, 1: -9}
     assert all(before <= end.time <= time.time() for end in ends.values())
@@ -178,13 +179,39 @@ def test_a_killed_spawner_takes_its_ranks_along(tmp_path: Path) -> None:
     bench.close()
 
 
-def test_a_frozen_spawner_is_killed_and_its_ranks_with_it(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("elaunch.agent.spawner.KILL_BOUND_SECONDS", 0.2)
-    pids = bench.start([inline(SLEEP)], tmp_path)
+def freeze(bench: Bench) -> None:
     os.kill(bench.spawner.pid, signal.SIGSTOP)
-    bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=0.1))
+    eventually(lambda: (p := trees.process(bench.spawner.pid)) and p.stopped)
+
+
+def test_a_frozen_spawner_is_woken_to_stop_its_ranks_politely(bench: Bench, tmp_path: Path) -> None:
+    text = "import signal; signal.signal(15, lambda *_: exit(9)); print('up', flush=True); signal.pause()"
+    bench.start([inline(text)], tmp_path)
+    words(tmp_path / "0.out", 1)
+    freeze(bench)
+    begun = time.monotonic()
+    bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=30))
+    assert time.monotonic() - begun < 5
+    assert bench.exit().exit_code == 9
+    freeze(bench)
+    begun = time.monotonic()
+    bench.do(bench.spawner.close())
+    assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize("how", ["stop", "close"])
+def test_a_spawner_that_is_held_is_killed_after_the_grace_and_its_ranks_with_it(
+    how: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elaunch.agent.process.SpawnerProcess.wake", lambda _: None)  # as if a debugger held it
+    pids = bench.start([inline(SLEEP)], tmp_path)
+    freeze(bench)
+    begun = time.monotonic()
+    if how == "stop":
+        bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=0.5))
+    else:
+        bench.do(bench.spawner.close())
+    assert time.monotonic() - begun < 5
     assert gone(pids[0])
 
 
