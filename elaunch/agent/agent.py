@@ -73,6 +73,7 @@ class Agent:
             on_lease=self._on_lease,
             on_command=parts.group.want,
             stop_ranks=self._stop_ranks,
+            security=options.security,
         )
 
     async def run(self) -> End:

@@ -8,6 +8,7 @@ from enum import IntFlag
 from typing import Literal
 
 from elaunch.agent.program import Program
+from elaunch.controller.access import OPEN, Security
 
 Backend = Literal["etcd", "c10d", "static"]
 StartMode = Literal["warm", "exec"]
@@ -118,4 +119,5 @@ class LaunchOptions:
     shutdown_timeout: float = 30.0
     event_log_handler: str = "null"
     log_level: str = "info"
+    security: Security = OPEN
     warnings: tuple[str, ...] = ()

@@ -149,8 +149,8 @@ def read(argv: Sequence[str], environ: Mapping[str, str]) -> Values:
     for dest, flag in FLAGS.items():
         if dest in texts:
             sources[dest], text = "--" + dest.replace("_", "-"), texts[dest]
-        elif flag.variable and flag.variable in environ:
-            sources[dest], text = flag.variable, environ[flag.variable]
+        elif variable := next((name for name in flag.variables if name in environ), None):
+            sources[dest], text = variable, environ[variable]
         else:
             values[dest] = flag.default
             continue

@@ -1,4 +1,7 @@
-"""Who may do what at a control server: tokens, the roles that they give, and the one place where a call is let in."""
+"""Who may do what at a control server: tokens, and the roles that they give. Pure, but for reading the token file.
+
+Calls are let in by :func:`elaunch.controller.admission.admit`.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
 
-import grpc
-import grpc.aio
-
-from elaunch.controller.counters import Counters
 from elaunch.errors import UsageError
+from elaunch.rendezvous.tls import Tls
 
 TOKEN = "elaunch-token"  # the key in a call's metadata
 TOKEN_FILE_VARIABLE = "ELAUNCH_TOKEN_FILE"
@@ -82,6 +81,23 @@ class Access:
         return self if self.agents else replace(self, agents=own)
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How the servers and clients of one process show who they are: certificates and tokens, as far as configured."""
+
+    tls: Tls | None = None
+    tokens: Tokens | None = None
+
+    @property
+    def access(self) -> Access:
+        """The access that the token file gives; empty without one."""
+        return self.tokens.access() if self.tokens is not None else Access()
+
+
+OPEN = Security()
+"""Nothing configured: no TLS, and the token that the leader publishes in etcd."""
+
+
 def operator_token(published: str) -> str:
     """The operators' token of a job without a token file, made from the one in its leader's record."""
     return hmac.new(published.encode(), b"elaunch operator", hashlib.sha256).hexdigest()
@@ -98,42 +114,6 @@ def token_for(needs: Role, tokens: Tokens | None, published: str) -> str:
     if own is None and needs is not Role.AGENT:
         raise UsageError(f"the token file has no token of the role {needs.value}")
     return own or published
-
-
-async def admit(context: Any, access: Access, needs: Role, counters: Counters | None = None) -> Role:
-    """Let a call in, or end it: to be awaited first in every method of a ``grpc.aio`` server.
-
-    ``context`` is the method's ``grpc.aio.ServicerContext``; the caller's token is read from its metadata
-    (``elaunch-token``). Returns the caller's role, which may do what ``needs`` is needed for. A missing or wrong
-    token ends the call with UNAUTHENTICATED, one of a role that may not do this with PERMISSION_DENIED;
-    ``context.abort`` raises, so nothing after this line runs then. Each refusal is counted in ``counters`` by its
-    reason ("no token", "wrong token", "role") and logged at a bounded rate.
-
-        async def Restart(self, request, context):
-            role = await admit(context, self._access(), Role.OPERATOR, self._counters)
-    """
-    presented = _presented(context)
-    role = access.role_of(presented) if presented else None
-    if role is None:
-        reason = "wrong token" if presented else "no token"
-        if counters is not None:
-            counters.refuse(reason, peer=context.peer())
-        text = "the token is wrong" if presented else "no token was shown"
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, f"{text} (see --token-file)")
-    elif not role.may(needs):
-        if counters is not None:
-            counters.refuse("role", peer=context.peer(), role=role.value, needs=needs.value)
-        text = f"this token is for the role {role.value}; this takes {needs.value}"
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
-    assert role is not None
-    return role
-
-
-def _presented(context: Any) -> str:
-    for key, value in context.invocation_metadata() or ():
-        if key == TOKEN and isinstance(value, str):
-            return value
-    return ""
 
 
 def read_token_file(path: str) -> Tokens:

@@ -14,13 +14,13 @@ from elaunch.controller.access import (
     Access,
     Role,
     Tokens,
-    admit,
     find_tokens,
     operator_token,
     parse_tokens,
     read_token_file,
     token_for,
 )
+from elaunch.controller.admission import admit
 from elaunch.controller.counters import TELL_EVERY, Counters
 from elaunch.errors import UsageError
 
