@@ -38,7 +38,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class EtcdAccess:
-    """How to speak to etcd. Paths are of PEM files; the password never shows in a ``repr``."""
+    """How to speak to etcd. Paths are of PEM files; the password never shows in a ``repr``.
+
+    ``server_name`` is what its certificate must name, where that is not the host of the endpoint.
+    """
 
     protocol: Literal["http", "https"] = "http"
     ca_cert: str | None = None
@@ -46,6 +49,7 @@ class EtcdAccess:
     key: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    server_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ def _tls(values: Values) -> Tls | None:
     if cert is None or key is None:
         given = next(name for name in ("tls_cert", "tls_key", "tls_ca") if values[name])
         raise values.error(given, "--tls-cert and --tls-key are both needed: any agent may come to serve the others")
-    tls = Tls(Path(cert), Path(key), Path(ca) if ca else None)
+    tls = Tls(Path(cert).absolute(), Path(key).absolute(), Path(ca).absolute() if ca else None)
 
     from elaunch.rendezvous.handshake import check  # OpenSSL takes its time to load
 

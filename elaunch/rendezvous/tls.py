@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,16 @@ class Tls:
     cert: Path
     key: Path
     ca: Path | None = None
+
+    @classmethod
+    def of(cls, paths: Sequence[str]) -> Tls | None:
+        """What :attr:`paths` gave, None for none at all."""
+        return cls(*map(Path, paths)) if paths else None
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, as text to be handed to another process."""
+        return tuple(str(path) for path in (self.cert, self.key, self.ca) if path is not None)
 
     @property
     def authority(self) -> Path:
