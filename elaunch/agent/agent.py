@@ -18,6 +18,7 @@ from elaunch.agent.opening import Parts, opened
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome
 from elaunch.agent.signals import SignalWatch, stopped_by
+from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
@@ -80,6 +81,7 @@ class Agent:
             on_command=parts.group.want,
             next_heartbeat=parts.pulse.next,
             stop_ranks=self._stop_ranks,
+            security=options.security,
         )
 
     async def run(self) -> End:
@@ -156,7 +158,7 @@ class Agent:
     def _on_lease(self, lease: int) -> None:
         self._lease = lease
         try:
-            write_farewell(self._parts.farewell, self._parts.backend.endpoints, self._options.conf.access, lease)
+            write_farewell(self._parts.farewell, self._parts.backend.endpoints, etcd_access(self._options), lease)
         except OSError as error:  # only costs the others the rest of the lease, should this agent be killed
             structlog.get_logger().warning("farewell_not_written", reason=str(error))
 

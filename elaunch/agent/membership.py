@@ -13,6 +13,7 @@ import structlog
 
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
+from elaunch.controller.access import OPEN, Security
 from elaunch.controller.client import NextHeartbeat, converse
 from elaunch.controller.commands import Command, End, end_of
 from elaunch.controller.job import Policy
@@ -61,6 +62,7 @@ class Site:
     on_command: Callable[[Command], None]
     next_heartbeat: NextHeartbeat
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
+    security: Security = OPEN
 
 
 def new_node_id() -> str:
@@ -238,7 +240,9 @@ class Membership:
         heard = site.clock.monotonic()
         told = False
         while True:
-            why = await converse(leader, epoch, site.keys.job, site.status.newer_than, site.next_heartbeat, self._take)
+            why = await converse(
+                leader, epoch, site.keys.job, site.status.newer_than, site.next_heartbeat, self._take, site.security
+            )
             if self._attached.is_set():
                 heard = site.clock.monotonic()
             self._attached.clear()

@@ -8,6 +8,7 @@ from enum import IntFlag
 from typing import Literal
 
 from elaunch.agent.program import Program
+from elaunch.controller.access import OPEN, Security
 
 Backend = Literal["etcd", "c10d", "static"]
 StartMode = Literal["warm", "exec"]
@@ -37,7 +38,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class EtcdAccess:
-    """How to speak to etcd. Paths are of PEM files; the password never shows in a ``repr``."""
+    """How to speak to etcd. Paths are of PEM files; the password never shows in a ``repr``.
+
+    ``server_name`` is what its certificate must name, where that is not the host of the endpoint.
+    """
 
     protocol: Literal["http", "https"] = "http"
     ca_cert: str | None = None
@@ -45,6 +49,7 @@ class EtcdAccess:
     key: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    server_name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +142,5 @@ class LaunchOptions:
     shutdown_timeout: float = 30.0
     event_log_handler: str = "null"
     log_level: str = "info"
+    security: Security = OPEN
     warnings: tuple[str, ...] = ()

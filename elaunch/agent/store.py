@@ -15,6 +15,7 @@ from elaunch.rendezvous.addresses import own_address, owns
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.tls import NAME
 from elaunch.rendezvous.waiting import within
 
 LOOPBACK = "127.0.0.1"
@@ -53,8 +54,20 @@ def open_store(endpoints: tuple[str, ...], access: EtcdAccess) -> EtcdStore:
         user=access.user or "",
         password=access.password or "",
         https=access.protocol == "https",
+        server_name=access.server_name or "",
     )
     return EtcdStore(endpoints, credentials=credentials)
+
+
+def etcd_access(options: LaunchOptions) -> EtcdAccess:
+    """How the job's etcd is spoken to: an embedded one on a port with the job's own certificate, if it has one."""
+    if options.backend == "etcd":
+        return options.conf.access
+    tls = options.security.tls
+    if tls is None or options.standalone:
+        return EtcdAccess()
+    cert, key = (str(tls.cert), str(tls.key)) if tls.ca is not None else (None, None)
+    return EtcdAccess("https", str(tls.authority), cert, key, server_name=NAME)
 
 
 async def open_backend(options: LaunchOptions) -> Backend:
@@ -68,7 +81,11 @@ async def open_backend(options: LaunchOptions) -> Backend:
     elif options.backend != "etcd":
         if is_host(options):
             embedded = await ensure_embedded(
-                endpoints[0], job=options.job, state_dir=None, several_hosts=options.max_nodes > 1
+                endpoints[0],
+                job=options.job,
+                state_dir=None,
+                several_hosts=options.max_nodes > 1,
+                tls=options.security.tls,
             )
             endpoints = tuple(embedded.endpoints)
         else:
@@ -76,7 +93,7 @@ async def open_backend(options: LaunchOptions) -> Backend:
             structlog.get_logger().info("rendezvous_endpoint_is_remote", endpoint=endpoints[0], patience=patience)
     if embedded is not None and embedded.notice:
         structlog.get_logger().warning("embedded_etcd", text=embedded.notice)
-    store = open_store(endpoints, options.conf.access if options.backend == "etcd" else EtcdAccess())
+    store = open_store(endpoints, etcd_access(options))
     try:
         version = await store.check(timeout=patience)
     except BaseException:

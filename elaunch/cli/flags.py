@@ -16,7 +16,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One option. ``dest`` is its long name with underscores; ``env``: ``PET_<DEST>`` can set it."""
+    """One option. ``dest`` is its long name with underscores; ``env``: ``PET_<DEST>`` can set it.
+
+    ``own_variable`` is one more that can, for what all commands share.
+    """
 
     dest: str
     help: str
@@ -27,6 +30,7 @@ class Flag:
     metavar: str | None = None
     env: bool = True
     ours: bool = False
+    own_variable: str | None = None
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -36,9 +40,10 @@ class Flag:
         return (self.short, *both) if self.short else both
 
     @property
-    def variable(self) -> str | None:
-        """The environment variable that stands in for the option, if it has one."""
-        return f"PET_{self.dest.upper()}" if self.env else None
+    def variables(self) -> tuple[str, ...]:
+        """The environment variables that stand in for the option; the first that is set counts."""
+        pet = (f"PET_{self.dest.upper()}",) if self.env else ()
+        return (*pet, self.own_variable) if self.own_variable else pet
 
 
 SIZE = (
@@ -130,6 +135,31 @@ RECOVERY = (
     Flag("spares", "nodes beyond the wanted number that wait for one to fail", "integer", 0, metavar="N", ours=True),
 )
 
+SECURITY = (
+    Flag(
+        "tls_cert",
+        "this job's certificate, for DNS:elaunch",
+        metavar="FILE",
+        ours=True,
+        own_variable="ELAUNCH_TLS_CERT",
+    ),
+    Flag("tls_key", "the key to it", metavar="FILE", ours=True, own_variable="ELAUNCH_TLS_KEY"),
+    Flag(
+        "tls_ca",
+        "the authority that signed it, and must have signed those of all peers",
+        metavar="FILE",
+        ours=True,
+        own_variable="ELAUNCH_TLS_CA",
+    ),
+    Flag(
+        "token_file",
+        "tokens and their roles: agent, operator, viewer",
+        metavar="FILE",
+        ours=True,
+        own_variable="ELAUNCH_TOKEN_FILE",
+    ),
+)
+
 LOGS = (
     Flag("log_dir", "where log files go (default: a temporary folder)", metavar="DIR"),
     Flag(
@@ -155,6 +185,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "program": PROGRAM,
     "restarting and stopping": STOPPING,
     "faults": RECOVERY,
+    "security": SECURITY,
     "logs": LOGS,
 }
 FLAGS: dict[str, Flag] = {flag.dest: flag for group in GROUPS.values() for flag in group}

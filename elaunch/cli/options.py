@@ -12,6 +12,7 @@ from elaunch.cli.parser import read
 from elaunch.cli.program import resolve_preload, resolve_program, resolve_start
 from elaunch.cli.recovery import recovery
 from elaunch.cli.rendezvous_conf import parse_conf
+from elaunch.cli.security import resolve_security
 from elaunch.cli.settings import checked
 
 
@@ -27,6 +28,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
     conf, conf_rank = checked(values, "rdzv_conf", parse_conf, environ)
     meeting = resolve_meeting(values, nodes[1], conf_rank)
     start, start_warnings = resolve_start(values, program)
+    security = resolve_security(values)
     slots = checked(values, "nproc_per_node", count_slots, environ)
     return LaunchOptions(
         program=program,
@@ -55,5 +57,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         shutdown_timeout=settings.shutdown_timeout(values, environ),
         event_log_handler=settings.event_log_handler(values),
         log_level=settings.log_level(values, environ),
+        security=security,
         warnings=(*meeting.warnings, *start_warnings),
     )

@@ -153,8 +153,8 @@ def read(argv: Sequence[str], environ: Mapping[str, str]) -> Values:
     for dest, flag in FLAGS.items():
         if dest in texts:
             sources[dest] = "--" + dest.replace("_", "-")
-        elif flag.variable and flag.variable in environ:
-            sources[dest], texts[dest] = flag.variable, environ[flag.variable]
+        elif variable := next((name for name in flag.variables if name in environ), None):
+            sources[dest], texts[dest] = variable, environ[variable]
         else:
             values[dest] = flag.default
             continue

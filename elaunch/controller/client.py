@@ -9,7 +9,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from elaunch.controller.access import OPEN, TOKEN, Role, Security, token_for
 from elaunch.controller.commands import Command
+from elaunch.controller.credentials import CLIENT_OPTIONS, channel_credentials
 from elaunch.controller.job import NodeStatus
 from elaunch.controller.messages import (
     MAX_MESSAGE,
@@ -19,6 +21,7 @@ from elaunch.controller.messages import (
     pack_status,
     unpack_command,
 )
+from elaunch.errors import UsageError
 from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Leader
@@ -40,6 +43,13 @@ NextStatus = Callable[[int], Awaitable[tuple[int, NodeStatus]]]
 NextHeartbeat = Callable[[], Awaitable[Heartbeat]]
 
 
+def open_channel(address: str, security: Security) -> grpc.aio.Channel:
+    """A channel to the control server at ``address``, with TLS where ``security`` has it. Raises UsageError."""
+    if security.tls is None:
+        return grpc.aio.insecure_channel(address, options=OPTIONS)
+    return grpc.aio.secure_channel(address, channel_credentials(security.tls), options=[*OPTIONS, *CLIENT_OPTIONS])
+
+
 async def converse(
     leader: Leader,
     epoch: int,
@@ -47,6 +57,7 @@ async def converse(
     next_status: NextStatus,
     next_heartbeat: NextHeartbeat,
     on_command: Callable[[Command], None],
+    security: Security = OPEN,
 ) -> str:
     """One stream to ``leader``: every newer status goes up, every command of this epoch comes to ``on_command``.
 
@@ -54,13 +65,18 @@ async def converse(
 
     Returns when the stream ends, with the reason.
     """
-    async with grpc.aio.insecure_channel(leader.address, options=OPTIONS) as channel:
+    token = token_for(Role.AGENT, security.tokens, leader.token)
+    try:
+        opened = open_channel(leader.address, security)
+    except UsageError as error:  # a certificate that is just being renewed: the next stream may find it
+        return str(error)
+    async with opened as channel:
         method: Any = channel.stream_stream(  # the stubs know the synchronous API only
             METHOD,
             request_serializer=pb.AgentMessage.SerializeToString,
             response_deserializer=pb.Command.FromString,
         )
-        call = method(metadata=(("elaunch-job", job_mark(job)), ("elaunch-token", leader.token)))
+        call = method(metadata=(("elaunch-job", job_mark(job)), (TOKEN, token)))
         sender = asyncio.create_task(_send(call, epoch, next_status, next_heartbeat))
         try:
             while (message := await call.read()) is not _EOF:

@@ -14,6 +14,7 @@ import structlog
 
 from elaunch.clock import Clock
 from elaunch.controller.commands import Wait, command_for
+from elaunch.controller.counters import Counters
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.state import (
@@ -54,6 +55,7 @@ class Term:
         self, store: Store, keys: JobKeys, leadership: Leadership, policy: Policy, clock: Clock, node_id: str
     ) -> None:
         self.epoch = leadership.epoch
+        self.counters = Counters()  # the server that serves this term puts its own here
         self._store = store
         self._keys = keys
         self._guard = leadership.guard
@@ -120,11 +122,12 @@ class Term:
         """A stream has ended. Whether the node is dead its lease will tell."""
         if self._outboxes.get(outbox.node_id) is outbox:
             del self._outboxes[outbox.node_id]
+            self._early.pop(outbox.node_id, None)  # its next stream tells it again
 
     def receive(self, status: NodeStatus) -> None:
         """A node's status. One whose key is not seen yet is kept until it is; one whose lease ended is refused."""
         if status.node_id in self._lost:
-            self._log.warning("stale_status_refused", node=status.node_id, generation=status.generation)
+            self.counters.refuse("stale node", node=status.node_id, generation=status.generation)
         elif status.node_id in self._job.nodes:
             self._events.put_nowait(StatusReceived(status))
             self._heard.add(status.node_id)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
+import resource
 from typing import Any
 
 import grpc
 import grpc.aio
-import structlog
+from google.protobuf.message import DecodeError
 
+from elaunch.controller.access import OPEN, Access, Role, Security
+from elaunch.controller.admission import admit
+from elaunch.controller.counters import Counters
+from elaunch.controller.credentials import server_credentials
 from elaunch.controller.leader import Term
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_agent
 from elaunch.controller.streams import Outbox
@@ -19,6 +23,8 @@ from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.waiting import within
 
 FIRST_MESSAGE_WITHIN = 10.0
+NOT_LEADING = "this agent does not lead"
+_MOST_CONNECTIONS = 100_000
 OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -27,6 +33,10 @@ OPTIONS = [
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 2_000),
+    # What anybody may hold without a token: connections that say nothing, or ask for nothing, are let go of.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 60_000),
+    ("grpc.max_concurrent_streams", 16),  # of one connection; an agent has one, an operator a few
 ]
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know it
@@ -36,36 +46,42 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ControlServer:
     """Listens from the agent's start on, so that its address is known before it can be elected."""
 
-    def __init__(self, job: str) -> None:
+    def __init__(self, job: str, security: Security = OPEN) -> None:
+        self.counters = Counters()
         self._job = job
-        self._token = ""
+        self._security = security
+        self._access = Access()
         self._term: Term | None = None
-        self._server = grpc.aio.server(options=OPTIONS)
+        self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", _connections())])
         service, method = METHOD.removeprefix("/").split("/")
         handler = grpc.stream_stream_rpc_method_handler(
             self._attach,
-            request_deserializer=pb.AgentMessage.FromString,
             response_serializer=pb.Command.SerializeToString,
         )
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
 
     async def start(self, host: str) -> int:
-        """Listen on ``host``, an address, and a free port; the port. Raises StartError."""
+        """Listen on ``host``, an address, and a free port; the port. Raises StartError, UsageError."""
         address = f"[{host}]:0" if ":" in host else f"{host}:0"
+        tls = self._security.tls
         try:
-            port = self._server.add_insecure_port(address)
+            if tls is None:
+                port = self._server.add_insecure_port(address)
+            else:
+                port = self._server.add_secure_port(address, server_credentials(tls))
         except RuntimeError:
             raise StartError(f"cannot listen on {address} for the other nodes") from None
         await self._server.start()
         return port
 
     def serve(self, term: Term, token: str) -> None:
-        """Answer the streams that show ``token`` on behalf of ``term``."""
-        self._term, self._token = term, token
+        """Answer streams on behalf of ``term``, whose record in etcd publishes ``token``."""
+        self._term, self._access = term, self._security.access.in_term(token)
+        term.counters = self.counters
 
     def pause(self) -> None:
         """Refuse streams: this agent does not lead."""
-        self._term, self._token = None, ""
+        self._term, self._access = None, Access()
 
     async def stop(self) -> None:
         await self._server.stop(grace=0.5)
@@ -73,16 +89,20 @@ class ControlServer:
     async def _attach(self, _: Any, context: Context) -> None:
         term = await self._admit(context)
         try:
-            first = await within(FIRST_MESSAGE_WITHIN, context.read())
+            first = _said(await within(FIRST_MESSAGE_WITHIN, context.read()))
         except asyncio.TimeoutError:
+            self.counters.refuse("silent", peer=context.peer())
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, "no status came")
-        if first is _EOF:
+        except ValueError as error:
+            self.counters.refuse("malformed", peer=context.peer(), text=str(error))
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"malformed status: {error}")
+        if first is None:
             return
         outbox = term.attach(first.node_id)  # before the status: from now on an older stream is not heard
         try:
             self._take(first, outbox.node_id, term)
         except ValueError as error:
-            outbox.close(f"malformed status: {error}")
+            self._malformed(outbox, error)
         reader = asyncio.create_task(self._read(context, term, outbox))
         try:
             while (command := await outbox.next()) is not None:
@@ -97,27 +117,31 @@ class ControlServer:
     async def _admit(self, context: Context) -> Term:
         """The term that this stream belongs to; a stream that belongs to none is refused."""
         if self._term is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "this agent does not lead")
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_LEADING)
+        await admit(context, self._access, Role.AGENT, self.counters)
         metadata = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
-        token = metadata.get("elaunch-token", "")
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
-            structlog.get_logger().warning("stream_refused", peer=context.peer(), reason="wrong or missing token")
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong or missing token")
         if metadata.get("elaunch-job") != job_mark(self._job):
+            self.counters.refuse("another job", peer=context.peer())
             await context.abort(grpc.StatusCode.NOT_FOUND, "this agent leads another job")
+        if self._term is None:  # it went while the token was looked at
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_LEADING)
         return self._term
 
     async def _read(self, context: Context, term: Term, outbox: Outbox) -> None:
         """Statuses until the stream ends; then the writer is told to end too."""
         try:
-            while (message := await context.read()) is not _EOF and not outbox.closed:
+            while (message := _said(await context.read())) is not None and not outbox.closed:
                 self._take(message, outbox.node_id, term)
         except ValueError as error:
-            outbox.close(f"malformed status: {error}")
+            self._malformed(outbox, error)
         finally:
             outbox.close("the node ended its stream")
 
-    def _take(self, message: Any, node_id: str, term: Term) -> None:
+    def _malformed(self, outbox: Outbox, error: ValueError) -> None:
+        self.counters.refuse("malformed", node=outbox.node_id, text=str(error))
+        outbox.close(f"malformed status: {error}")
+
+    def _take(self, message: pb.AgentMessage, node_id: str, term: Term) -> None:
         if message.node_id != node_id:
             raise ValueError("a stream speaks for one node")
         if message.leader_epoch == term.epoch:
@@ -127,6 +151,20 @@ class ControlServer:
             else:
                 term.receive(content)
         else:
-            structlog.get_logger().warning(
-                "stale_status_refused", node=node_id, epoch=message.leader_epoch, leader_epoch=term.epoch
-            )
+            self.counters.refuse("stale epoch", node=node_id, epoch=message.leader_epoch, leader_epoch=term.epoch)
+
+
+def _said(raw: Any) -> pb.AgentMessage | None:
+    """A message as it came, None for the end of the stream. Raises ValueError."""
+    if raw is _EOF:
+        return None
+    try:
+        return pb.AgentMessage.FromString(raw)
+    except DecodeError:
+        raise ValueError("it is no AgentMessage") from None
+
+
+def _connections() -> int:
+    """How many may be open at once, so that those of strangers leave the agent files for its own work."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(_MOST_CONNECTIONS, soft * 3 // 4)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from elaunch.rendezvous.binary import EtcdBinary
+from elaunch.rendezvous.tls import Tls
 
 # A single member waits one election timeout before it serves.
 _TIMING = ("--heartbeat-interval", "20", "--election-timeout", "200")
@@ -90,13 +91,19 @@ def _complaint(line: str) -> str:
 
 
 def start(
-    binary: EtcdBinary, layout: Layout, listen: Sequence[str], *, keep_open: Sequence[int] = ()
+    binary: EtcdBinary,
+    layout: Layout,
+    listen: Sequence[str],
+    *,
+    keep_open: Sequence[int] = (),
+    tls: Tls | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start etcd on the data of ``layout``, listening on each ``address:port``, without any on a Unix socket.
 
     It inherits ``keep_open``: a lock on such a file lasts until etcd too is gone.
     """
-    urls = ",".join(f"http://{address}" for address in listen) or f"unix://{_SOCKET}"
+    scheme = "http" if tls is None else "https"
+    urls = ",".join(f"{scheme}://{address}" for address in listen) or f"unix://{_SOCKET}"
     command = [
         *(str(binary.path), "--name", "embedded", "--data-dir", str(layout.data)),
         *("--listen-client-urls", urls, "--advertise-client-urls", urls),
@@ -105,6 +112,7 @@ def start(
         *("--auto-compaction-mode", "revision", "--auto-compaction-retention", "10000"),
         *("--logger", "zap", "--log-level", "warn"),
         *_TIMING,
+        *(_tls_options(tls) if tls is not None and listen else ()),
     ]
     with layout.log.open("wb") as log:
         return subprocess.Popen(
@@ -116,6 +124,11 @@ def start(
             stderr=log,
             pass_fds=keep_open,
         )
+
+
+def _tls_options(tls: Tls) -> tuple[str, ...]:
+    own = ("--cert-file", str(tls.cert), "--key-file", str(tls.key))
+    return own if tls.ca is None else (*own, "--client-cert-auth", "--trusted-ca-file", str(tls.ca))
 
 
 def stop(etcd: subprocess.Popen[bytes], grace: float = 5.0) -> None:

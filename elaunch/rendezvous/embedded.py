@@ -20,10 +20,11 @@ from elaunch.errors import EndpointUnreachableError, StartError, UsageError
 from elaunch.rendezvous.addresses import is_taken, join, listen_addresses, owns
 from elaunch.rendezvous.binary import EtcdBinary, find_etcd
 from elaunch.rendezvous.child import Layout
-from elaunch.rendezvous.endpoints import parse_endpoints
+from elaunch.rendezvous.endpoints import credentials, parse_endpoints
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import Meeting, default_state_dir
 from elaunch.rendezvous.keeper import Order
+from elaunch.rendezvous.tls import Tls
 from elaunch.rendezvous.waiting import within
 
 __all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
@@ -73,13 +74,14 @@ async def ensure_embedded(
     state_dir: Path | None = None,
     several_hosts: bool,
     grace: float = GRACE,
+    tls: Tls | None = None,
 ) -> EmbeddedEtcd:
     """The embedded etcd of ``job``: the one that serves already, or a new one.
 
     Without an ``endpoint``, or at port 0, it is on a Unix socket and leaves nothing behind. With
     ``host:port``, which must be this machine's, it is on that port, its data in ``state_dir`` (default:
     below XDG_STATE_HOME). ``grace`` is for how many seconds it waits for a new agent when all have died and
-    no node is left.
+    no node is left. With ``tls`` it takes TLS only on that port, and with an authority only clients that it signed for.
 
     Raises UsageError if the port is taken or there is no etcd program, EndpointUnreachableError if it does
     not start.
@@ -91,7 +93,7 @@ async def ensure_embedded(
         return await _hire(order)
     parse_endpoints([endpoint])
     host, _, port = endpoint.rpartition(":")
-    return await _Place(host, int(port), job, state_dir, several_hosts, grace).ensure()
+    return await _Place(host, int(port), job, state_dir, several_hosts, grace, tls).ensure()
 
 
 def _short_temporary_directory() -> str | None:
@@ -109,6 +111,7 @@ class _Place:
     state_dir: Path | None
     several_hosts: bool
     grace: float
+    tls: Tls | None
 
     async def ensure(self) -> EmbeddedEtcd:
         meeting, busy = Meeting(self.port), ""
@@ -147,12 +150,13 @@ class _Place:
         except OSError as error:
             raise UsageError(f"rendezvous: cannot make {directory} for etcd: {error.strerror}") from error
         listen = tuple(join(address, self.port) for address in addresses)
-        order = Order(self.job, str(directory), listen, endpoint, False, str(meeting.socket), self.grace, 0, (lock,))
+        meet, tls = str(meeting.socket), self.tls.paths if self.tls is not None else ()
+        order = Order(self.job, str(directory), listen, endpoint, False, meet, self.grace, 0, (lock,), tls)
         return await _hire(order)
 
     async def _foreign(self, endpoint: str) -> EmbeddedEtcd:
         """Somebody else's etcd on our port is as good; anything else is in the way."""
-        store = EtcdStore([endpoint])
+        store = EtcdStore([endpoint], credentials=credentials(self.tls))
         try:
             return EmbeddedEtcd((endpoint,), await store.check(timeout=_PROBE))
         except EndpointUnreachableError:

@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 
 from elaunch.errors import UsageError
+from elaunch.rendezvous.tls import NAME, Tls
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ def _parse(text: str) -> Endpoint:
 class Credentials:
     """What etcd wants to see. With ``ca`` the connection is TLS, with ``cert`` and ``key`` mutual TLS.
 
-    With ``https`` alone it is TLS on the system's authorities.
+    With ``https`` alone it is TLS on the system's authorities. ``server_name`` is the host that the server's
+    certificate must name, where that is not the endpoint's.
     """
 
     ca: Path | None = None
@@ -63,10 +65,15 @@ class Credentials:
     user: str = ""
     password: str = field(default="", repr=False)
     https: bool = False
+    server_name: str = ""
 
     @property
     def tls(self) -> bool:
         return self.https or self.ca is not None or self.cert is not None
+
+    def channel_options(self) -> list[tuple[str, str]]:
+        """What gRPC must be told besides."""
+        return [("grpc.ssl_target_name_override", self.server_name)] if self.server_name else []
 
     def channel_credentials(self) -> grpc.ChannelCredentials:
         """Raises UsageError where a file cannot be read."""
@@ -75,6 +82,15 @@ class Credentials:
         return grpc.ssl_channel_credentials(
             root_certificates=_read(self.ca), certificate_chain=_read(self.cert), private_key=_read(self.key)
         )
+
+
+def credentials(tls: Tls | None) -> Credentials:
+    """Those for an etcd that serves with the job's own certificate, or with none."""
+    if tls is None:
+        return Credentials()
+    mutual = tls.ca is not None
+    cert, key = (tls.cert, tls.key) if mutual else (None, None)
+    return Credentials(tls.authority, cert, key, server_name=NAME)
 
 
 def _read(path: Path | None) -> bytes | None:

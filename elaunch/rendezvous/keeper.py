@@ -22,16 +22,19 @@ import sys
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
 from elaunch.rendezvous import child
 from elaunch.rendezvous.binary import find_etcd
 from elaunch.rendezvous.child import NEEDED_SPACE, Layout
+from elaunch.rendezvous.endpoints import credentials
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import SavedState
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import State, decode, encode
 from elaunch.rendezvous.store import KeyValue, Put, absent
+from elaunch.rendezvous.tls import Tls
 from elaunch.rendezvous.waiting import within
 
 _START_TIMEOUT = 15.0  # seconds for etcd to serve
@@ -40,7 +43,10 @@ _RESTARTS = 3  # of an etcd that was killed
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the first agent asks for. ``grace`` is in seconds; ``agent`` and ``keep_open`` are inherited."""
+    """What the first agent asks for. ``grace`` is in seconds; ``agent`` and ``keep_open`` are inherited.
+
+    ``tls`` are the paths of a :class:`Tls`.
+    """
 
     job: str
     directory: str
@@ -51,14 +57,16 @@ class Order:
     grace: float
     agent: int
     keep_open: tuple[int, ...]
+    tls: tuple[str, ...] = ()
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
 
     @classmethod
     def decode(cls, text: str) -> Order:
-        values = json.loads(text)
-        return cls(**{**values, "listen": tuple(values["listen"]), "keep_open": tuple(values["keep_open"])})
+        values: dict[str, Any] = json.loads(text)
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**{**values, **lists})
 
 
 class Keeper:
@@ -69,7 +77,8 @@ class Keeper:
         self._layout = Layout(Path(order.directory))
         self._saved = SavedState(self._layout.directory / "state.json")
         self._keys = JobKeys(order.job)
-        self._store = EtcdStore([order.endpoint])
+        self._tls = Tls.of(order.tls)
+        self._store = EtcdStore([order.endpoint], credentials=credentials(self._tls))
         self._etcd: subprocess.Popen[bytes] | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
@@ -177,7 +186,7 @@ class Keeper:
         return room and self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
 
     async def _try_start(self) -> None:
-        self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
+        self._etcd = self._launch()
         checking = asyncio.ensure_future(self._check())
         ending = asyncio.ensure_future(asyncio.to_thread(self._etcd.wait))
         await asyncio.wait({checking, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -196,6 +205,10 @@ class Keeper:
         if free > NEEDED_SPACE:
             return ""
         return f"; only {free >> 20} MB are free there, and etcd wants {NEEDED_SPACE >> 20}"
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        order = self._order
+        return child.start(find_etcd(), self._layout, order.listen, keep_open=order.keep_open, tls=self._tls)
 
     async def _check(self) -> None:
         """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
@@ -266,7 +279,7 @@ class Keeper:
         for _ in range(_RESTARTS):
             assert self._etcd is not None
             await asyncio.to_thread(self._etcd.wait)
-            self._etcd = child.start(find_etcd(), self._layout, self._order.listen, keep_open=self._order.keep_open)
+            self._etcd = self._launch()
         await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
         self._stop_soon()
 

@@ -72,7 +72,8 @@ class Transport:
 
     def _open(self, endpoint: Endpoint) -> Channel:
         if self.credentials.tls:
-            return secure_channel(endpoint.target, self.credentials.channel_credentials(), _OPTIONS)
+            options = [*_OPTIONS, *self.credentials.channel_options()]
+            return secure_channel(endpoint.target, self.credentials.channel_credentials(), options)
         return insecure_channel(endpoint.target, _OPTIONS)
 
     def rotate(self, away_from: Endpoint, why: str) -> None:

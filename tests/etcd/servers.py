@@ -113,14 +113,15 @@ class Certificates:
         return Credentials(self.ca, self.cert, self.key, user, password)
 
 
-def make_certificates(directory: Path) -> Certificates:
-    """Certificates for 127.0.0.1, valid for a day."""
+def make_certificates(directory: Path, host: str = "localhost", days: int = 1) -> Certificates:
+    """Certificates for 127.0.0.1 and ``host``, valid for ``days``."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.x509.oid import NameOID
 
     now = datetime.datetime.now(datetime.timezone.utc)
+    directory.mkdir(parents=True, exist_ok=True)
 
     def name(text: str) -> x509.Name:
         return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
@@ -133,7 +134,7 @@ def make_certificates(directory: Path) -> Certificates:
             .public_key(public)
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=days))
         )
 
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
@@ -145,7 +146,7 @@ def make_certificates(directory: Path) -> Certificates:
     address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     cert = (
         build("client", "test authority", key.public_key())
-        .add_extension(x509.SubjectAlternativeName([address, x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([address, x509.DNSName(host)]), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
