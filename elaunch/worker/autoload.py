@@ -6,7 +6,7 @@ import os
 
 
 def autoload() -> None:
-    """In a rank of elaunch: watch its progress, and let the program open stores beside the one that the agent serves."""
+    """In a rank of elaunch: watch its progress, let the program open stores beside the one that the agent serves."""
     if "ELAUNCH_GENERATION" not in os.environ:
         return
     from elaunch.worker.progress import attach

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from elaunch.progress import GroupProgress
-from elaunch.worker.recorder import Recorder, recorders
+from elaunch.worker.recorder import Entry, Recorder, recorders
 
 _DESCRIBE = 10  # looks at the same collective after which it is worth asking which one it is
 _DESCRIBE_FIRST = {"nccl": 200}  # a group's first one may be making connections, and is recorded after that
@@ -80,7 +80,7 @@ class Groups:
             return
         unknown = [g for g in self._groups if g.number is None]
         begun = [g for g in unknown if g.sequence() > 0]
-        if not unknown or not inside or (still and not begun):
+        if not unknown or not inside or (still and all(map(_recorded, begun))):
             self._ask(bool(begun))
         for group in begun:
             if group.number is None:
@@ -122,17 +122,16 @@ class Groups:
                 continue
             statuses = recorder.statuses()
             if name and any((recorder.backend, n) not in self._names for n in statuses):
-                self._learn(recorder)
+                self._learn(recorder.backend, recorder.entries())
             for group in groups:
                 status = statuses.get(group.number) if group.number is not None else None
                 if status is not None:
                     group.set(status.enqueued, status.completed)
                     group.on_device = status.begun > status.completed
 
-    def _learn(self, recorder: Recorder) -> None:
+    def _learn(self, backend: str, entries: Iterable[Entry]) -> None:
         """Which number is which group. A destroyed group's name may come back, with another number."""
-        for entry in recorder.entries():
-            self._names[recorder.backend, entry.group_id] = entry.group_name
+        self._names.update({(backend, entry.group_id): entry.group_name for entry in entries})
         for group in self._groups:
             free = [
                 number
@@ -149,8 +148,9 @@ class Groups:
             late = {g.number for g in self._groups if g.backend == recorder.backend and _due(g)}
             if not late:
                 continue
-            self._learn(recorder)
-            texts = {(e.group_id, e.number): e.text for e in recorder.entries()}
+            entries = recorder.entries()
+            self._learn(recorder.backend, entries)
+            texts = {(e.group_id, e.number): e.text for e in entries}
             for group in self._groups:
                 if group.backend == recorder.backend and group.number is not None and group.started > group.finished:
                     group.collective = texts.get((group.number, group.started), "")
@@ -160,6 +160,11 @@ class Groups:
         for g in self._groups:
             ranks = () if g.size == world else g.ranks
             yield GroupProgress(self._labels[id(g)], g.size, g.started, g.finished, g.collective, ranks)
+
+
+def _recorded(group: _Group) -> bool:
+    """What had begun at the last look has been recorded by now, unless that comes after making connections."""
+    return group.backend not in _DESCRIBE_FIRST and group.started == group.sequence()
 
 
 def _due(group: _Group) -> bool:
