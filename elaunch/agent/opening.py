@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     stack.callback(preparation.folder.remove_unused)
+    stack.callback(preparation.pages.close)
     await stack.enter_async_context(health_port(os.environ))
     if dog is not None:
         stack.enter_context(dog.listening())
@@ -112,7 +114,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
-    pulse = Pulse(board, group.ranks, lambda: (), interval_for, SystemClock())
+    pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
     return Parts(backend, server, address, control, group, pulse, board, page, passed, farewell, preparation.events)
 
 

@@ -26,6 +26,7 @@ from elaunch.agent.events import EventLog
 from elaunch.agent.logs_specs import Destination, reify
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
 from elaunch.agent.program import Program
+from elaunch.agent.progress import Pages
 from elaunch.agent.spawner import STORE, Exit, RankStart
 from elaunch.agent.streams import LogFolder, RankStreams
 from elaunch.agent.tail import Sink, Tailer
@@ -44,7 +45,8 @@ class LaunchPreparation:
     """What the agent knows of its ranks before they start, and of their exits after.
 
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
-    ``--logs-specs``. ``scratch`` is a folder that goes with the agent.
+    ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
+    progress.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class LaunchPreparation:
             self.env[TIMER_FILE] = str(watchdog.path)
         self._watchdog = watchdog
         self.node_id = ""
+        self.pages = Pages()
         self.folder = LogFolder(options.job, options.logs, scratch)
         self.events = EventLog(options)
         self.logs_specs: TorchSide | None = None
@@ -91,7 +94,8 @@ class LaunchPreparation:
         own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
         to = await self._destination(start, envs, own)
         self._streams = to.streams
-        ranks = [self._rank(place, to.envs[place.local_rank]) for place in places]
+        self.pages.open(start.rank0, options.slots)
+        ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank)}) for p in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         return ranks, Output(to, prefixes, options.logs)
 
@@ -110,6 +114,7 @@ class LaunchPreparation:
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         """The ranks of a generation run now."""
+        self.pages.started(pids)
         self.events.started(start, pids)
 
     def describe(self, end: Exit, start: Start) -> RankExit:

@@ -6,9 +6,11 @@ import os
 
 
 def autoload() -> None:
-    """In a rank of elaunch, let the program open stores of its own beside the one that the agent serves."""
+    """In a rank of elaunch: watch its progress, let the program open stores beside the one that the agent serves."""
     if "ELAUNCH_GENERATION" not in os.environ:
         return
+    from elaunch.worker.progress import attach
     from elaunch.worker.stores import allow_own_stores
 
+    attach()
     allow_own_stores(os.environ.get("ELAUNCH_STORE_PORT") or os.environ.get("MASTER_PORT", ""))

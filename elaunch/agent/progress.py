@@ -1,0 +1,98 @@
+"""The pages of this node's ranks: made for each generation, read for heartbeats, written to for a notice.
+
+They have no name in any file system: a rank opens its page through /proc, by the agent's pid and descriptor. So
+nothing is left behind, however the agent ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from elaunch.agent.sight import Sight
+from elaunch.progress import RankProgress
+from elaunch.progress_page import FLIGHT, PAGE, STACKS, Notice, Page
+
+
+@dataclass(frozen=True, slots=True)
+class RankFiles:
+    """Descriptors of what one rank shares with the agent: its page, its stacks, torch's flight record."""
+
+    page: int
+    stacks: int
+    flight: int
+
+    @classmethod
+    def make(cls, local_rank: int) -> RankFiles:
+        """Empty ones. Raises OSError."""
+        with contextlib.ExitStack() as undo:
+            fds = []
+            for name in ("page", "stacks", "flight"):
+                fds.append(os.memfd_create(f"elaunch-{name}-{local_rank}"))
+                undo.callback(os.close, fds[-1])
+            undo.pop_all()
+        return cls(*fds)
+
+    def close(self) -> None:
+        for fd in (self.page, self.stacks, self.flight):
+            os.close(fd)
+
+
+class Pages:
+    """The pages of one generation at a time. Where none can be made the ranks run without, and only /proc tells."""
+
+    def __init__(self) -> None:
+        self.files: dict[int, RankFiles] = {}
+        self.sights: dict[int, Sight] = {}
+
+    def open(self, rank0: int, count: int) -> None:
+        """Pages for ``count`` ranks from ``rank0`` on, in the place of the last ones: their ranks are gone."""
+        self.close()
+        try:
+            for local_rank in range(count):
+                files = self.files[local_rank] = RankFiles.make(local_rank)
+                self.sights[local_rank] = Sight(rank0 + local_rank, local_rank, Page.make(files.page))
+        except OSError as error:
+            structlog.get_logger().warning("no_progress_pages", reason=str(error))
+            self.close()
+
+    def env(self, local_rank: int) -> dict[str, str]:
+        """What tells the rank where its page is."""
+        files = self.files.get(local_rank)
+        if files is None:
+            return {}
+        where = f"/proc/{os.getpid()}/fd/"
+        return {PAGE: f"{where}{files.page}", STACKS: f"{where}{files.stacks}", FLIGHT: f"{where}{files.flight}"}
+
+    def started(self, pids: Mapping[int, int]) -> None:
+        """The processes of the ranks, by local rank."""
+        for local_rank, sight in self.sights.items():
+            sight.pid = pids.get(local_rank, 0)
+
+    def read(self, now: float) -> tuple[RankProgress, ...]:
+        """The ranks whose processes are there, at ``now`` in seconds of the monotonic clock."""
+        return tuple(found for sight in self.sights.values() if (found := sight.look(now)) is not None)
+
+    def notify(self, deadline_seconds: float, reason: str) -> None:
+        """Tell the programs that they are to stop in so many seconds from now, and why."""
+        notice = Notice(time.monotonic() + deadline_seconds, reason)
+        for sight in self.sights.values():
+            sight.page.write_notice(notice)
+
+    def withdraw(self) -> None:
+        """The programs need not stop after all."""
+        for sight in self.sights.values():
+            sight.page.write_notice(None)
+
+    def close(self) -> None:
+        """Let go of all pages."""
+        for sight in self.sights.values():
+            sight.page.close()
+        for files in self.files.values():
+            files.close()
+        self.sights, self.files = {}, {}

@@ -1,0 +1,97 @@
+"""Where the main thread is: the innermost line of the user's code."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import sysconfig
+import threading
+from functools import lru_cache
+from types import CodeType, FrameType
+
+_USER, _PACKAGE, _LIBRARY = range(3)  # the user's own files, installed ones, and those that never tell a call site
+
+
+class Place:
+    """``where`` is "train.py:31 in step", ``moves`` counts how often the innermost frame or its instruction changed.
+
+    ``distributed`` tells that a thread is in code that begins collectives.
+    """
+
+    def __init__(self) -> None:
+        self.where = ""
+        self.moves = 0
+        self.distributed = False
+        self._main = threading.main_thread().ident
+        self._at: tuple[CodeType, int] | None = None
+
+    def look(self) -> bool:
+        """See where the main thread is now; whether that has changed."""
+        frames = sys._current_frames()
+        self.distributed = any(_begins_collectives(frame.f_code.co_filename) for frame in frames.values())
+        frame = frames.get(self._main or 0)
+        if frame is None:
+            return False
+        at = (frame.f_code, frame.f_lasti)
+        if at == self._at:
+            return False
+        self._at = at
+        self.moves += 1
+        self.where = _told(_innermost_of_user(frame))
+        return True
+
+
+def _innermost_of_user(frame: FrameType) -> FrameType:
+    """The innermost frame of the user's files; if there is none, of any package but torch and the standard library."""
+    package: FrameType | None = None
+    at: FrameType | None = frame
+    while at is not None:
+        kind = _kind(at.f_code.co_filename)
+        if kind == _USER:
+            return at
+        if kind == _PACKAGE and package is None:
+            package = at
+        at = at.f_back
+    return package or frame
+
+
+@lru_cache(maxsize=4096)
+def _begins_collectives(filename: str) -> bool:
+    return (
+        "/distributed/" in filename or filename.endswith(("/torch/_ops.py", "distributed.py")) or "induct" in filename
+    )
+
+
+def _told(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{os.path.basename(code.co_filename)}:{frame.f_lineno or code.co_firstlineno} in {code.co_name}"
+
+
+@lru_cache(maxsize=4096)
+def _kind(filename: str) -> int:
+    if filename.startswith(("<", *_never_told())):
+        return _LIBRARY
+    if filename.startswith(_installed()):
+        return _PACKAGE
+    return _LIBRARY if filename.startswith(_standard()) else _USER
+
+
+@lru_cache(maxsize=1)
+def _never_told() -> tuple[str, ...]:
+    torch = getattr(sys.modules.get("torch"), "__file__", None)
+    roots = [os.path.dirname(os.path.dirname(__file__)), *([os.path.dirname(torch)] if torch else [])]
+    return tuple(os.path.join(root, "") for root in roots)
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    roots = {paths["purelib"], paths["platlib"], site.getusersitepackages(), *site.getsitepackages()}
+    return tuple(os.path.join(root, "") for root in roots)
+
+
+@lru_cache(maxsize=1)
+def _standard() -> tuple[str, ...]:
+    paths = sysconfig.get_paths()
+    return tuple(os.path.join(paths[name], "") for name in ("stdlib", "platstdlib"))

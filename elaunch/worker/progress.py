@@ -1,0 +1,137 @@
+"""The thread of a rank that beats and looks at what the rank does. docs/progress.md tells what it costs."""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import os
+import signal
+import time
+
+from elaunch.progress_page import Beat, Page
+from elaunch.worker.claim import claim
+from elaunch.worker.groups import Groups
+from elaunch.worker.place import Place
+from elaunch.worker.stacks import Stacks
+
+INTERVAL = 0.05
+_LEAVE_SECONDS = 1.0
+_FORK_SECONDS = 0.2
+
+_watch: Watch | None = None
+_held = False
+
+
+def attach() -> Page | None:
+    """This rank's page, with the thread that writes to it; None where this process is no rank of elaunch."""
+    global _watch
+    page = claim()
+    if page is not None and _watch is None:
+        _watch = Watch(page)
+        _watch.start()
+    return page
+
+
+class Watch:
+    """Writes the page ``page`` until the interpreter exits."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        self._pid = os.getpid()
+        self._place = Place()
+        self._groups: Groups | None = Groups()
+        self._stacks = Stacks()
+        self._leave = _thread.allocate_lock()
+        self._left = _thread.allocate_lock()
+        self.looking = _thread.allocate_lock()
+        self._main = open(f"/proc/self/task/{os.getpid()}/stat", "rb", buffering=0)  # noqa: SIM115 - kept open
+        self._beats = 0
+        self._own = self._waited = 0.0
+        self._last = time.monotonic()
+
+    def start(self) -> None:
+        """Start the thread. It takes no signals but the one for stacks: those are the main thread's."""
+        self._leave.acquire()
+        self._left.acquire()
+        self._page.signal = self._stacks.signal
+        atexit.register(self.stop)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - {self._stacks.signal})
+        try:
+            # Not a threading.Thread: the program counts and waits for those that it has started.
+            _thread.start_new_thread(self._run, ())
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def stop(self) -> None:
+        """End the thread before the interpreter does: inside of torch it must not be ended by force."""
+        if os.getpid() != self._pid or not self._leave.locked():
+            return  # a forked child, or stopped before
+        self._leave.release()
+        if self._left.acquire(timeout=_LEAVE_SECONDS):
+            self._beat("exit of the interpreter")
+
+    def _run(self) -> None:
+        try:
+            while not self._leave.acquire(timeout=INTERVAL):
+                with self.looking:
+                    self._look()
+        finally:
+            self._left.release()
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        moved = self._place.look()
+        try:
+            if self._groups is not None:
+                self._groups.look(inside=self._place.distributed, still=not moved)
+        except Exception:  # noqa: BLE001 - of torch's internals anything may change; the rest goes on
+            self._groups = None
+        self._account(now)
+        self._beat(self._place.where)
+        if self._page.asked != self._page.answered:
+            self._answer()
+
+    def _beat(self, where: str) -> None:
+        self._beats += 1
+        groups = self._groups.progress if self._groups is not None else ()
+        self._page.write_beat(Beat(self._beats, self._place.moves, self._own, self._waited, where, groups))
+
+    def _account(self, now: float) -> None:
+        """Whose the time since the last look was. What a held lock delayed this thread by was the rank's own."""
+        passed = now - self._last
+        self._last = now
+        waited = min(passed, 2 * INTERVAL) if self._waits() else 0.0
+        self._waited += waited
+        self._own += passed - waited
+
+    def _waits(self) -> bool:
+        """A collective is under way on the device, or on the host while the main thread sleeps."""
+        if self._groups is None or not self._groups.waiting:
+            return self._groups is not None and self._groups.on_device
+        stat = os.pread(self._main.fileno(), 512, 0)
+        return stat[stat.rindex(b")") + 2 :].startswith(b"S")
+
+    def _answer(self) -> None:
+        asked = self._page.asked
+        self._stacks.write(self._groups.traces() if self._groups is not None else {})
+        self._page.answered = asked
+
+
+def _before_fork() -> None:
+    """A fork in the middle of a look would leave torch's locks held in the child."""
+    global _held
+    _held = _watch is not None and _watch.looking.acquire(timeout=_FORK_SECONDS)
+
+
+def _after_fork() -> None:
+    if _held and _watch is not None:
+        _watch.looking.release()
+
+
+def _forget() -> None:
+    """In a forked child there is no such thread."""
+    global _watch
+    _watch = None
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forget)
