@@ -1,4 +1,4 @@
-"""A rank that does nothing but live: what is measured is what others make of its death. Says on stdout that it is up."""
+"""A rank that does nothing but live, and says on stdout that it does: what is measured is what follows its death."""
 
 import os
 import time

@@ -67,6 +67,7 @@ class Agent:
                 on_failure=options.recovery.on_failure,
                 restart_window=options.recovery.restart_window,
                 hang_timeout=options.recovery.hang_timeout,
+                hang_floor=options.recovery.hang_floor,
                 straggler_factor=options.recovery.straggler_factor,
                 fixed_world=options.recovery.fixed_world,
                 spares=options.recovery.spares,

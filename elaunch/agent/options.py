@@ -96,13 +96,14 @@ class LogOptions:
 class Recovery:
     """What is to happen when ranks fail, hang or lag.
 
-    ``hang_timeout`` is None where it is to be learnt from the job's own times, infinite where nothing is to be called
-    a hang. ``restart_window`` is 0 where every restart counts for good.
+    ``hang_timeout`` is None where it is to be learnt from the job's own times, and then never under ``hang_floor``;
+    infinite where nothing is to be called a hang. ``restart_window`` is 0 where every restart counts for good.
     """
 
     on_failure: Literal["restart", "stop"] = "restart"
     restart_window: float = 0.0
     hang_timeout: float | None = None
+    hang_floor: float = 60.0
     straggler_factor: float = 2.0
     fixed_world: bool = False
     spares: int = 0

@@ -123,6 +123,7 @@ RECOVERY = (
         metavar="SECONDS",
         ours=True,
     ),
+    Flag("hang_floor", "what auto never goes below", "number", 60.0, metavar="SECONDS", ours=True),
     Flag(
         "straggler_factor",
         "a rank that works for so many times as long as its peers is told",

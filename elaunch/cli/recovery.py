@@ -18,6 +18,7 @@ def recovery(values: Values, nodes: tuple[int, int]) -> Recovery:
         on_failure=values["on_failure"],
         restart_window=_positive(values, "restart_window", zero=True),
         hang_timeout=_hang_timeout(values),
+        hang_floor=_positive(values, "hang_floor", zero=False),
         straggler_factor=_factor(values),
         fixed_world=fixed_world,
         spares=_spares(values),

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from elaunch.controller.gaps import Gap, longest
-from elaunch.controller.hang import Limits
+from elaunch.controller.limits import Limits
 from elaunch.progress import Heartbeat, RankProgress
 
 FLOOR = 60.0  # seconds

@@ -85,6 +85,7 @@ class Policy:
     on_failure: str = "restart"
     restart_window: float = 0.0
     hang_timeout: float | None = None
+    hang_floor: float = 60.0
     straggler_factor: float = 2.0
     fixed_world: bool = False
     spares: int = 0

@@ -74,7 +74,7 @@ class Term:
         self._retell = 0.0
         self._written: State | None = None
         self._writing: asyncio.Task[None] | None = None
-        self._vigil = Vigil(clock.monotonic())
+        self._vigil = Vigil(policy, clock.monotonic())
         self._committer = Committer(store, keys.commit)
         self._log = structlog.get_logger().bind(job=keys.job)
 

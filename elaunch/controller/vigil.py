@@ -6,11 +6,13 @@ the thousand, so judging is not done for each, but at a pace of its own.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from elaunch.controller.blame import Hang
-from elaunch.controller.hang import Limits, diagnose
-from elaunch.controller.job import Job
+from elaunch.controller.deadlines import Deadlines, Patience
+from elaunch.controller.hang import diagnose
+from elaunch.controller.job import Job, Policy
 from elaunch.controller.liveness import Liveness, Silent
 from elaunch.controller.sightings import RankView, Sightings
 from elaunch.progress import Heartbeat
@@ -31,7 +33,8 @@ class Judgement:
 class Vigil:
     """One leader's watch over the generation that runs. Times are seconds of its monotonic clock."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, policy: Policy, now: float) -> None:
+        self._deadlines = Deadlines(patience_of(policy))
         self._liveness = Liveness(now)
         self._sightings = Sightings(0)
         self._hosts: dict[str, str] = {}
@@ -62,6 +65,7 @@ class Vigil:
         self._followed = (running, job.generation)
         if job.generation != self._sightings.generation:
             self._sightings = Sightings(job.generation)
+            self._deadlines.begin()
         expected = {m.node_id: m.host for m in job.members} if running else {}
         for node_id in self._hosts.keys() - expected.keys():
             self._liveness.forget(node_id)
@@ -77,6 +81,7 @@ class Vigil:
         if host is None or not self._sightings.heard(beat, host, now):
             self.stale += 1
             return False
+        self._deadlines.observe(beat, now)
         self._liveness.heard(beat.node_id, now, beat.interval)
         return True
 
@@ -94,7 +99,10 @@ class Vigil:
         found = self._liveness.silent(now)
         news = tuple(silent for silent in found if silent.node_id not in self._silent)
         self._silent = {silent.node_id for silent in found}
-        return Judgement(diagnose(views, self._limits()), news)
+        return Judgement(diagnose(views, self._deadlines.limits()), news)
 
-    def _limits(self) -> Limits:
-        return Limits()
+
+def patience_of(policy: Policy) -> Patience:
+    """What ``--hang-timeout`` and ``--hang-floor`` ask for."""
+    timeout = policy.hang_timeout
+    return Patience(0.0 if timeout == math.inf else timeout, policy.hang_floor)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elaunch.controller.blame import Hang
 from elaunch.controller.deadlines import Deadlines, Learnt, Patience
 from elaunch.controller.gaps import KEPT, Gap, longest
-from elaunch.controller.hang import Hang, diagnose
+from elaunch.controller.hang import diagnose
 from elaunch.controller.sightings import Sightings
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rank_makers import group, inside, outside, view
 
-from elaunch.controller.hang import Hang, Limits, diagnose
+from elaunch.controller.blame import Hang
+from elaunch.controller.hang import diagnose
+from elaunch.controller.limits import Limits
 from elaunch.controller.sightings import RankView
 
 LIMITS = Limits(hang=40.0, section=400.0)
@@ -53,6 +55,22 @@ def test_all_that_are_missing_are_named_whatever_the_order(absent: set[int], ran
 def test_nobody_is_blamed_before_the_deadline_of_either_side(short: float, other: float) -> None:
     assert diagnose(waiting_for(outside(3, 117, other), idle=short), LIMITS) is None
     assert diagnose(waiting_for(outside(3, 117, short), idle=other), LIMITS) is None
+
+
+def test_why_a_rank_does_not_come_is_told_before_that_it_does_not() -> None:
+    stopped = outside(3, 117, 43, state="T")
+    assert blamed(diagnose(waiting_for(stopped), LIMITS)) == ("frozen", [3])
+    silent = outside(3, 117, 43, beat_age=30.0)
+    assert blamed(diagnose(waiting_for(silent), LIMITS)) == ("interpreter_stuck", [3])
+
+
+def test_the_page_of_a_rank_that_beats_no_more_shows_where_it_was() -> None:
+    """It took the lock for ever just when it had been seen in a collective that the others have left since."""
+    left = [inside(rank, 118, 42) for rank in range(8) if rank != 3]
+    seen = inside(3, 117, 43)
+    stale = replace(seen, progress=replace(seen.progress, beat_age=43.0))
+    assert blamed(diagnose([stale, *left], LIMITS)) == ("interpreter_stuck", [3])
+    assert blamed(diagnose([seen, *left], LIMITS)) == ("hung", [3])
 
 
 def test_a_rank_of_which_nothing_is_heard_is_named_too() -> None:
