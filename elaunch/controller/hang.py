@@ -50,6 +50,8 @@ def diagnose(ranks: Sequence[RankView], limits: Limits) -> Hang | None:
     Certain signs come first: a stopped process, then a held lock, then the collectives that ranks wait in, then a
     section or a step that takes too long with nobody waiting.
     """
+    if not _any_sign(ranks, limits):
+        return None
     live = [view for view in ranks if not view.ended]
     found = _frozen(live, limits) or _stuck(live, limits)
     if found:
@@ -75,6 +77,20 @@ def overdue(view: RankView, limits: Limits) -> bool:
     allowed = allowance(view, limits)
     at_work = not view.waiting and rank.where and limits.hang is not None and rank.where_age < limits.hang
     return rank.progress_age >= (allowed * limits.busy if at_work or rank.state == "t" else allowed)
+
+
+def _any_sign(ranks: Sequence[RankView], limits: Limits) -> bool:
+    """Cheap, as it is all that happens at almost every look, and there may be tens of thousands of ranks."""
+    shortest = inf if limits.hang is None else min(limits.hang, limits.section, *limits.sections.values())
+    for view in ranks:
+        rank = view.progress
+        if rank.progress_age >= shortest or rank.state in "Tt":
+            return True
+        if rank.state == "D" and view.state_age >= shortest:
+            return True
+        if rank.section_left is not None and rank.section_left < 0:
+            return True
+    return False
 
 
 # --- signs of one rank --------------------------------------------------------------------------------------------

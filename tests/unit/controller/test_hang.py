@@ -100,7 +100,13 @@ def test_several_collectives_under_way_are_waited_for_in_their_order() -> None:
     found = diagnose([*ranks, outside(2, 117, 50, size=3)], LIMITS)
     assert blamed(found) == ("hung", [2])
     assert found is not None
-    assert found.sequence == 118
+    assert (found.sequence, found.waiting) == (118, 2)
+
+
+def test_a_line_that_changes_inside_a_collective_is_no_work() -> None:
+    ranks = [replace(one, progress=replace(one.progress, where_age=0.1)) for one in waiting_for()]
+    ranks[3] = outside(3, 117, 50)
+    assert blamed(diagnose(ranks, LIMITS)) == ("hung", [3])
 
 
 # --- nobody is missing --------------------------------------------------------------------------------------------
