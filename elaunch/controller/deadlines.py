@@ -91,7 +91,7 @@ class Deadlines:
         """A generation starts, or is seen for the first time: what was learnt stays, patience is that of a start."""
         self._ranks: dict[int, _Rank] = {}
         self._seen: tuple[int, int, float] | None = None  # step, collectives and time of the first progress
-        self._warm = False
+        self._warm_at: float | None = None  # since when the generation has got going
         self._starting = 0.0  # the longest pause of this start: learnt when it has gone well
         self._inside: set[int] = set()  # ranks in a section, and until when one was: who waits for them is not pausing
         self._until = float("-inf")
@@ -122,13 +122,13 @@ class Deadlines:
     @property
     def warm(self) -> bool:
         """The generation has got going."""
-        return self._warm
+        return self._warm_at is not None
 
     def _learnt_hang(self, floor: float) -> float:
         known = self.learnt
         of_steps = max(LONG_STEP * known.step, min(STEP * known.step, START * floor))
         ordinary = max(floor, of_steps, ORDINARY * known.second, ONCE * known.longest)
-        if self._warm:
+        if self.warm:
             return ordinary
         return max(START * floor, ordinary, STEP * known.step, ORDINARY * known.first)
 
@@ -154,7 +154,7 @@ class Deadlines:
         if rank.section:
             self._inside.add(rank.rank)
         self._ranks[rank.rank] = _Rank(mark, changed, stepped, changed if moved else old.entered, stopped)
-        self._progress(rank, now)
+        self._progress(rank, changed)
 
     def _left(self, rank: int, old: _Rank, now: float) -> None:
         name = old.mark[1]
@@ -163,24 +163,24 @@ class Deadlines:
         self._until = max(self._until, now)
 
     def _paused(self, gap: Gap) -> None:
-        if self._warm:
+        if self._warm_at is not None and gap.start >= self._warm_at:
             if gap.length > 0 and (not self._gaps or len(self._gaps) < 2 or gap.length > self._gaps[1].length):
                 self._gaps = longest(self._gaps, gap)
         else:
             self._starting = max(self._starting, gap.length)
 
-    def _progress(self, rank: RankProgress, now: float) -> None:
+    def _progress(self, rank: RankProgress, at: float) -> None:
         """Has the generation got going? By steps where they are told, else by collectives and time."""
-        if self._warm:
+        if self.warm:
             return
         collectives = max((group.started for group in rank.groups), default=0)
         if self._seen is None or (self._seen[0] < 0 <= rank.step):
-            self._seen = (rank.step, collectives, now)
+            self._seen = (rank.step, collectives, at)
         step, before, since = self._seen
         if step >= 0:
-            self._warm = rank.step >= step + WARM_STEPS
+            going = rank.step >= step + WARM_STEPS
         else:
-            long_enough = now >= since + WARM_FLOORS * self._patience.floor
-            self._warm = long_enough and collectives >= before + WARM_COLLECTIVES
-        if self._warm:
+            going = at >= since + WARM_FLOORS * self._patience.floor and collectives >= before + WARM_COLLECTIVES
+        if going:
+            self._warm_at = at
             self._first = max(self._first, self._starting)
