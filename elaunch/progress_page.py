@@ -86,8 +86,8 @@ class Page:
 
     ``pid`` is the process that has claimed the page, 0 before one has. ``signal`` makes it write its stacks, and is 0
     while there is no handler for it. ``asked`` and ``answered`` number the agent's requests for evidence and the
-    rank's answers. ``step`` is -1 before the first. ``noticed`` is 1 while there is a notice, ``stopping`` 1 once the
-    program has heard it.
+    rank's answers. ``step`` is -1 before the first. ``listens`` is 1 once the program has asked whether it is to stop,
+    ``noticed`` 1 while there is a notice, ``stopping`` 1 once the program has heard it.
     """
 
     pid = _Cell(1)
@@ -97,6 +97,7 @@ class Page:
     asked = _Cell(5)
     answered = _Cell(6)
     noticed = _Cell(7)
+    listens = _Cell(8)
 
     def __init__(self, fd: int) -> None:
         """Map the page behind a descriptor. Raises OSError, and ValueError where it is none."""

@@ -70,13 +70,13 @@ class Exits:
     async def _exited(self, end: Exit) -> None:
         """An exit that we brought about is no news; the last of the others ends the run well if all were good."""
         generation = self._ranks.generation
-        if generation is None or end.start != generation.start.generation or self._board.now.leaving:
-            return  # of a start that is over
-        if end.local_rank not in generation.alive:
-            return
+        if generation is None or end.start != generation.start.generation or end.local_rank not in generation.alive:
+            return  # of a start that is over, or one that was brought about by a stop
         generation.alive.discard(end.local_rank)
-        if end.switched_off:
-            return  # the lease is over, and that is what is told
+        if not generation.ranks:
+            generation.ended.set()
+        if self._board.now.leaving or generation.noticed or end.switched_off:
+            return  # it was to end, or the lease is over, and that is what is told
         report = self._describe(end, generation.start)
         exits = (*self._board.now.exits, report)
         if any(e.exit_code != 0 for e in exits):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
@@ -10,6 +11,7 @@ from typing import Protocol
 import structlog
 
 from elaunch.agent.exits import Exits
+from elaunch.agent.notice import Notice, Notified
 from elaunch.agent.ranks import Generation, Logs, Ranks
 from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
@@ -23,6 +25,9 @@ class Preparation(Protocol):
     """What a generation needs on this node before its ranks start, made by the agent from its options."""
 
     node_id: str
+
+    @property
+    def pages(self) -> Notified: ...
 
     async def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
 
@@ -46,8 +51,10 @@ class Group:
         prepare: Preparation,
         listen: Callable[[], socket.socket],
         grace: float,
+        notice_signal: signal.Signals | None = None,
     ) -> None:
         self.ranks = Ranks(spawner, reopen, board, grace)
+        self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal)
         self.exits = Exits(self.ranks, board, prepare.describe)
         self._board = board
         self._prepare = prepare
@@ -65,7 +72,9 @@ class Group:
         return int(self._listener.getsockname()[1])
 
     def want(self, command: Command) -> None:
-        """The leader's newest command; what it replaces is not done any more."""
+        """The leader's newest command; what it replaces is not done any more. One that is repeated changes nothing."""
+        if command == self._wanted:
+            return
         self._wanted = command
         self._news.set()
 
@@ -110,13 +119,21 @@ class Group:
         board = self._board
         if self.ranks.generation is not None:
             self._log.info("aborting", generation=command.generation, reason=command.reason)
+        grace = await self._before_stop(command)
         async with self.ranks.lock:
             if board.now.generation == command.generation and board.now.phase.at_rest:
                 return  # stopped before, or all ranks have ended well meanwhile
             exits = board.now.exits if board.now.generation == command.generation else ()
-            await self.ranks.halt()
+            await self.ranks.halt(grace)
             self._highest = command.generation
             board.update(generation=command.generation, phase=RunPhase.STOPPED, exits=exits)
+
+    async def _before_stop(self, command: Abort) -> float | None:
+        """What is done while the ranks still run; the grace that they have then, None for the usual one."""
+        if not command.notice or not self._notice.heard:
+            return None
+        await self._notice.give(command.reason, self._news)
+        return self._notice.rest
 
     async def _start(self, start: Start) -> None:
         async with self.ranks.lock:

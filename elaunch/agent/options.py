@@ -141,6 +141,7 @@ class LaunchOptions:
     virtual_local_rank: bool = False
     signals: tuple[signal.Signals, ...] = ()
     shutdown_timeout: float = 30.0
+    notice_signal: signal.Signals | None = None
     event_log_handler: str = "null"
     log_level: str = "info"
     security: Security = OPEN

@@ -78,6 +78,11 @@ class Pages:
         """The ranks whose processes are there, at ``now`` in seconds of the monotonic clock."""
         return tuple(found for sight in self.sights.values() if (found := sight.look(now)) is not None)
 
+    @property
+    def listened_to(self) -> bool:
+        """Whether a program has ever asked if it is to stop: only then it can be told to."""
+        return any(sight.page.listens for sight in self.sights.values())
+
     def notify(self, deadline_seconds: float, reason: str) -> None:
         """Tell the programs that they are to stop in so many seconds from now, and why."""
         notice = Notice(time.monotonic() + deadline_seconds, reason)

@@ -25,12 +25,17 @@ class Logs(Protocol):
 
 @dataclass(slots=True)
 class Generation:
-    """One start of ranks: which local ranks, and the store's host, have not been heard to end; pids by local rank."""
+    """One start of ranks: which local ranks, and the store's host, have not been heard to end; pids by local rank.
+
+    ``noticed``: its programs were told to stop, so that how they end is no news. ``ended``: no rank is left.
+    """
 
     start: Start
     logs: Logs
     alive: set[int] = field(default_factory=set)
     pids: Mapping[int, int] = field(default_factory=dict)
+    noticed: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def ranks(self) -> set[int]:

@@ -103,6 +103,7 @@ STOPPING = (
         metavar="SECONDS",
         ours=True,
     ),
+    Flag("notice_signal", "sent to the ranks before a planned stop, to save and exit", metavar="SIG", ours=True),
     Flag("monitor_interval", "accepted; deaths are seen at once", "number", 0.1, metavar="SECONDS"),
 )
 

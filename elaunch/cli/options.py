@@ -55,6 +55,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         virtual_local_rank=values["virtual_local_rank"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),
         shutdown_timeout=settings.shutdown_timeout(values, environ),
+        notice_signal=settings.notice_signal(values),
         event_log_handler=settings.event_log_handler(values),
         log_level=settings.log_level(values, environ),
         security=security,

@@ -54,6 +54,16 @@ def parse_signals(text: str) -> tuple[signal.Signals, ...]:
     return signals
 
 
+def notice_signal(values: Values) -> signal.Signals | None:
+    """Raises UsageError for what is no signal, or for several."""
+    if not values["notice_signal"]:
+        return None
+    found = checked(values, "notice_signal", parse_signals)
+    if len(found) > 1:
+        raise values.error("notice_signal", "expected one signal")
+    return found[0]
+
+
 def shutdown_timeout(values: Values, environ: Mapping[str, str]) -> float:
     """Seconds between asking and killing. Raises UsageError."""
     for dest in ("grace_period", "shutdown_timeout"):

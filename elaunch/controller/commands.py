@@ -34,12 +34,16 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Stop every process of this and any older generation, then say so. ``evidence``: save their stacks first."""
+    """Stop every process of this and any older generation, then say so.
+
+    ``evidence``: save their stacks first. ``notice``: nothing is wrong, so let the programs save what they have.
+    """
 
     generation: int
     code: str
     reason: str
     evidence: bool = False
+    notice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Wait:
 
 Command = Start | Abort | End | Wait
 
+PLANNED = frozenset({"node_left", "node_joined", "stopped"})  # reasons of a stop that has the time of a notice
+
 
 def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command:
     """The command for one node. A plan that is not committed yet commands nothing.
@@ -74,7 +80,7 @@ def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command
     member = job.plan.member(node_id) if job.plan else None
     running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
     if job.phase is Phase.ABORTING and member and not job.uncommitted:
-        return Abort(job.generation, job.reason.code, job.reason.text, job.evidence)
+        return Abort(job.generation, job.reason.code, job.reason.text, job.evidence, job.reason.code in PLANNED)
     if running and member and job.plan:
         return start_of(job.plan, node_id)
     return _outside(job, view, waiting)

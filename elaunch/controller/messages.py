@@ -91,7 +91,8 @@ def pack_command(command: Command, epoch: int) -> pb.Command:
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
         reason = _sendable(command.reason)
-        abort = pb.Abort(generation=command.generation, code=command.code, reason=reason, evidence=command.evidence)
+        abort = pb.Abort(generation=command.generation, code=command.code, reason=reason)
+        abort.evidence, abort.notice = command.evidence, command.notice
         return pb.Command(leader_epoch=epoch, abort=abort)
     if isinstance(command, End):
         failures = [pb.Failure(host=f.host, exit=_pack_exit(f.exit)) for f in command.failures[:TRACEBACKS]]
@@ -113,7 +114,7 @@ def unpack_command(message: pb.Command) -> Command:
         return Start(**{name: getattr(message.start, name) for name in Start.__slots__})
     if kind == "abort":
         abort = message.abort
-        return Abort(abort.generation, abort.code, abort.reason, abort.evidence)
+        return Abort(abort.generation, abort.code, abort.reason, abort.evidence, abort.notice)
     if kind == "end":
         end = message.end
         failures = tuple(Failure(f.host, _unpack_exit(f.exit)) for f in end.failures)

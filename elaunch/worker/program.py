@@ -50,7 +50,10 @@ class section:
 def should_stop() -> bool:
     """Whether the program has been given notice: it should save what it has and exit. elaunch is told that it asked."""
     page = progress.attach()
-    if page is None or not page.noticed:
+    if page is None:
+        return False
+    page.listens = 1
+    if not page.noticed:
         return False
     page.stopping = 1
     return True

@@ -64,7 +64,7 @@ heartbeats = st.builds(Heartbeat, text, int64, seconds, st.lists(ranks, max_size
 failures = st.lists(st.builds(Failure, text, exits), max_size=3).map(tuple)
 commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Start, int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text),
-    st.builds(Abort, int64, text, text, st.booleans()),
+    st.builds(Abort, int64, text, text, st.booleans(), st.booleans()),
     st.builds(End, text, int32, text, text, failures),
     st.builds(Wait, text),
 )

@@ -186,16 +186,18 @@ class Start(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Abort(_message.Message):
-    __slots__ = ("generation", "code", "reason", "evidence")
+    __slots__ = ("generation", "code", "reason", "evidence", "notice")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    NOTICE_FIELD_NUMBER: _ClassVar[int]
     generation: int
     code: str
     reason: str
     evidence: bool
-    def __init__(self, generation: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., evidence: bool = ...) -> None: ...
+    notice: bool
+    def __init__(self, generation: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., evidence: bool = ..., notice: bool = ...) -> None: ...
 
 class End(_message.Message):
     __slots__ = ("outcome", "exit_code", "code", "reason", "failures")
