@@ -45,6 +45,7 @@ class Preparation:
     """One rank that runs ``program``; what it prints is in ``out``."""
 
     node_id = ""
+    pages = Pages()  # nobody asks: the programs here are not told to stop
 
     def __init__(self, folder: Path, program: Program) -> None:
         self.out = folder / "out"
