@@ -20,9 +20,13 @@ class UsageError(ElaunchError):
 
 
 class EndpointUnreachableError(UsageError):
-    """No etcd answered at the given endpoint when the job was to start."""
+    """No etcd answered at the given endpoint when the job was to start. ``cause`` is why, in plain words, if known."""
 
     code = "endpoint_unreachable"
+
+    def __init__(self, text: str, cause: str = "") -> None:
+        super().__init__(text)
+        self.cause = cause
 
 
 class SpecMismatchError(UsageError):

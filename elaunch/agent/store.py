@@ -11,7 +11,7 @@ import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
 from elaunch.errors import ElaunchError, EndpointUnreachableError
-from elaunch.rendezvous.addresses import own_address, owns
+from elaunch.rendezvous.addresses import own_address, owns, resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
@@ -74,7 +74,6 @@ async def open_backend(options: LaunchOptions) -> Backend:
     """Find or start the job's etcd. Raises EndpointUnreachableError, or UsageError where a port is taken."""
     embedded: EmbeddedEtcd | None = None
     endpoints = tuple(str(e) for e in options.endpoints)
-    patience = CHECK_EXTERNAL
     if options.standalone:
         embedded = await ensure_embedded(None, job=options.job, state_dir=None, several_hosts=False)
         endpoints = tuple(embedded.endpoints)
@@ -89,11 +88,19 @@ async def open_backend(options: LaunchOptions) -> Backend:
             )
             endpoints = tuple(embedded.endpoints)
         else:
-            patience = options.conf.read_timeout  # the node that starts it may come later than this one
-            structlog.get_logger().info("rendezvous_endpoint_is_remote", endpoint=endpoints[0], patience=patience)
+            return await _wait_for_owner(options)
     if embedded is not None and embedded.notice:
         structlog.get_logger().warning("embedded_etcd", text=embedded.notice)
-    store = open_store(endpoints, etcd_access(options))
+    try:
+        return await _checked(open_store(endpoints, etcd_access(options)), endpoints, CHECK_EXTERNAL, embedded)
+    except EndpointUnreachableError as error:
+        advice = "; check --rdzv-endpoint, and that an etcd runs there" if options.backend == "etcd" else ""
+        raise EndpointUnreachableError(f"{error}{advice}", error.cause) from None
+
+
+async def _checked(
+    store: EtcdStore, endpoints: tuple[str, ...], patience: float, embedded: EmbeddedEtcd | None
+) -> Backend:
     try:
         version = await store.check(timeout=patience)
     except BaseException:
@@ -103,6 +110,24 @@ async def open_backend(options: LaunchOptions) -> Backend:
         raise
     structlog.get_logger().debug("etcd_found", endpoints=endpoints, version=version)
     return Backend(store, endpoints, embedded)
+
+
+async def _wait_for_owner(options: LaunchOptions) -> Backend:
+    """The etcd of the node that owns the endpoint, which may come later than this one. So may its name."""
+    endpoint, patience = options.endpoints[0], options.conf.read_timeout
+    where = (str(endpoint),)
+    log = structlog.get_logger()
+    log.info("rendezvous", text=f"waiting up to {patience:g} s for the node that owns {endpoint}")
+    if not await asyncio.to_thread(resolve, endpoint.host):
+        log.warning("rendezvous", text=f"the name {endpoint.host} is not known here; looking for it again and again")
+    try:
+        return await _checked(open_store(where, etcd_access(options)), where, patience, None)
+    except EndpointUnreachableError as error:
+        raise EndpointUnreachableError(
+            f"rendezvous: the node that owns {endpoint} did not answer within {patience:g} s (read_timeout): "
+            f"{error.cause or error}; start that node too, or give the address of one that runs",
+            error.cause,
+        ) from None
 
 
 def is_host(options: LaunchOptions) -> bool:

@@ -32,6 +32,7 @@ __all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
 _TIMEOUT = 25.0  # seconds until an embedded etcd must serve: longer than its keeper waits for it
 _POLL = 0.05
 GRACE = 5.0  # seconds
+_IN_USE = 2.0  # seconds: for so long another job's agents here may be about to leave
 _PROBE = 2.0  # seconds for whatever holds the port to answer as an etcd would
 
 
@@ -116,6 +117,7 @@ class _Place:
     async def ensure(self) -> EmbeddedEtcd:
         meeting, busy = Meeting(self.port), ""
         deadline = time.monotonic() + _TIMEOUT
+        used_since: float | None = None
         while time.monotonic() < deadline:
             lock = meeting.try_lock()
             if lock is not None:
@@ -130,9 +132,12 @@ class _Place:
                     return _embedded(answer, talk)
                 talk[1].close()
                 busy = answer.get("busy", "")
+                used_since = (used_since or time.monotonic()) if "in_use" in answer else None
+                if used_since is not None and time.monotonic() - used_since > _IN_USE:
+                    break
             await asyncio.sleep(_POLL)  # a keeper that starts or ends; nothing tells when a lock is free
         raise UsageError(
-            f"rendezvous: port {self.port} is taken by the etcd of job {busy}; give this job its own"
+            f"rendezvous: port {self.port} is taken by job {busy} on this host; give this job another port"
             if busy
             else f"rendezvous: the keeper of port {self.port} did not serve or end within {_TIMEOUT:.0f} s"
         )
@@ -161,7 +166,7 @@ class _Place:
             return EmbeddedEtcd((endpoint,), await store.check(timeout=_PROBE))
         except EndpointUnreachableError:
             raise UsageError(
-                f"rendezvous: port {self.port} is taken, and not by an etcd; give another in --rdzv-endpoint"
+                f"rendezvous: port {self.port} is taken by another program; give this job another port"
             ) from None
         finally:
             await store.close()

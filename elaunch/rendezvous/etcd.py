@@ -61,8 +61,10 @@ class EtcdStore:
         try:
             status = await transport.call(STATUS, pb.StatusRequest(), deadline=deadline)
             await transport.call(RANGE, pb.RangeRequest(key=ROOT.encode(), keys_only=True), deadline=deadline)
-        except EtcdLostError as error:
-            raise EndpointUnreachableError(f"rendezvous: {error}") from None
+        except EtcdLostError:
+            names = ", ".join(endpoint.text for endpoint in transport.endpoints)
+            text = f"rendezvous: etcd at {names} did not answer within {deadline:.0f} s: {transport.cause}"
+            raise EndpointUnreachableError(text, transport.cause) from None
         except EtcdRefusedError as error:
             # A role may be confined to one job's keys: whoever is told so has been let in.
             if "permission denied" not in str(error):

@@ -5,8 +5,8 @@ etcd is kept. When all are gone, even by SIGKILL, etcd is kept while the job has
 end, after a grace if somebody left without a word, so that a replacement finds them.
 
 A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ...}`` once etcd serves, or
-``{"busy": JOB}`` or ``{"error": TEXT}``. The agent may say ``release``, and closes its side. The keeper's
-side stays open until it has ended.
+``{"busy": JOB}``, with ``"in_use"`` while that job has agents here, or ``{"error": TEXT}``. The agent may say
+``release``, and closes its side. The keeper's side stays open until it has ended.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Keeper:
         self._etcd: subprocess.Popen[bytes] | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
-        self._agents = 0
+        self._agents = 1  # the first, which has started us; agents of other jobs do not count
         self._deserted = False  # an agent left without a word
         self._nodes: set[str] = set()
         self._final = False
@@ -96,7 +96,7 @@ class Keeper:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop_soon)
         server = await self._listen()
         first = await asyncio.open_unix_connection(sock=socket.socket(fileno=self._order.agent))
-        first_talk = asyncio.create_task(self._talk(*first))
+        first_talk = asyncio.create_task(self._talk(*first, counted=True))
         watching = []
         try:
             try:
@@ -137,30 +137,33 @@ class Keeper:
         self._told_to_stop = True
         self._news.set()
 
-    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool = False) -> None:
         """One agent, from its first word until it is gone."""
         if self._ending:
             writer.close()
             return
         released = True
-        self._agents += 1
         self._writers.append(writer)
         try:
             request = json.loads(await reader.readline() or "{}")
             if request.get("job") != self._order.job:
-                writer.write(json.dumps({"busy": self._order.job}).encode() + b"\n")
+                answer = {"busy": self._order.job, **({"in_use": "yes"} if self._agents else {})}
+                writer.write(json.dumps(answer).encode() + b"\n")
                 writer.close()
                 return
             released = False
+            self._agents += not counted
+            counted = True
             writer.write(json.dumps(await self._answer).encode() + b"\n")
             while word := await reader.readline():
                 released = released or word == b"release\n"
         except (ConnectionError, ValueError):
             pass  # an agent that is gone
         finally:
-            self._agents -= 1
-            self._deserted = self._deserted or not released
-            self._news.set()
+            if counted:  # else it is a visitor, who may not hold up the end by asking again and again
+                self._agents -= 1
+                self._deserted = self._deserted or not released
+                self._news.set()
 
     async def _start(self) -> None:
         """Start etcd, on the data of an earlier unclean end if there are any, or EndpointUnreachableError."""

@@ -19,6 +19,7 @@ from grpc.aio import AioRpcError, Channel, StreamStreamCall, insecure_channel, s
 from elaunch.clock import Clock
 from elaunch.errors import AmbiguousError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.proto.etcd.v3 import rpc_pb2 as pb
+from elaunch.rendezvous.causes import plain
 from elaunch.rendezvous.endpoints import Credentials, Endpoint
 from elaunch.rendezvous.methods import AUTHENTICATE, Method
 from elaunch.rendezvous.verdict import Verdict, judge
@@ -229,6 +230,13 @@ class Transport:
         names = ", ".join(endpoint.text for endpoint in self.endpoints)
         call = what.rpartition("/")[2]
         return f"etcd at {names} did not answer within {seconds:.1f} s ({call}); last error: {self._last_error}"
+
+    @property
+    def cause(self) -> str:
+        """Why the last call that failed did, in plain words, and at which endpoint, where there are several."""
+        cause = plain(self._last_error)
+        one_of_many = len(self.endpoints) > 1 and cause != self._last_error
+        return f"{self._last_error.partition(': ')[0]}: {cause}" if one_of_many else cause
 
     async def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

@@ -105,3 +105,15 @@ def free_port() -> int:
 
     with socket.create_server(("127.0.0.1", 0)) as sock:
         return int(sock.getsockname()[1])
+
+
+def test_who_waits_for_a_node_says_so_and_needs_no_etcd_to_be_understood(job: MakeJob) -> None:
+    late = job("--nnodes=2", "--rdzv-id=late", "--rdzv-conf=read_timeout=2", "--start=exec", "--master-port=29511")
+    agent = late.agent("--master-addr=no-such-host.invalid")
+    assert agent.wait() == 2, agent.output()
+    first, unknown, end = agent.output().splitlines()
+    assert "waiting up to 2 s for the node that owns no-such-host.invalid:29511" in first
+    assert "warning: rendezvous: the name no-such-host.invalid is not known here" in unknown
+    assert end.startswith("elaunch: error: rendezvous: the node that owns no-such-host.invalid:29511 did not answer")
+    assert "within 2 s (read_timeout): the name no-such-host.invalid is not known here; start that node" in end
+    assert "etcd" not in agent.output()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -300,13 +301,25 @@ def test_an_etcd_that_is_there_already_is_used(etcd: Member, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_another_job_is_told_whose_port_it_is(agent, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_job_is_told_whose_port_it_is(agent, endpoint: str) -> None:
+    """Soon: an agent of the first job is here and does not leave."""
     first = agent(endpoint)
     assert first.endpoint == endpoint
-    monkeypatch.setattr(embedded, "_TIMEOUT", 0.5)
-    with pytest.raises(UsageError, match=f"taken by the etcd of job {JOB}"):
-        run(ensure_embedded(endpoint, job="another", several_hosts=True))
+    with pytest.raises(UsageError, match=f"port {endpoint.rpartition(':')[2]} is taken by job {JOB}"):
+        run(asyncio.wait_for(ensure_embedded(endpoint, job="another", several_hosts=True), 10.0))
     first.release()
+
+
+def test_a_job_whose_last_agent_is_dead_is_waited_for(agent, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keeper goes on for a grace, and that is no reason to refuse the next job."""
+    monkeypatch.setattr(embedded, "_IN_USE", 0.5)
+    first = agent(endpoint, grace=3.0)
+    keeper = first.keeper
+    first.kill()
+    next_one = agent(endpoint, job="another")
+    assert next_one.endpoint == endpoint
+    assert not alive(keeper.pid)
+    next_one.release()
 
 
 @pytest.mark.slow
