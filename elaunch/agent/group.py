@@ -13,6 +13,7 @@ from elaunch.agent.exits import Exits
 from elaunch.agent.ranks import Generation, Logs, Ranks
 from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
+from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
 from elaunch.errors import StartError
@@ -46,9 +47,11 @@ class Group:
         prepare: Preparation,
         listen: Callable[[], socket.socket],
         grace: float,
+        max_restarts: int = 0,
     ) -> None:
         self.ranks = Ranks(spawner, reopen, board, grace)
-        self.exits = Exits(self.ranks, board, prepare.describe)
+        self._telling = telling = Telling(max_restarts)
+        self.exits = Exits(self.ranks, board, prepare.describe, telling)
         self._board = board
         self._prepare = prepare
         self._listen = listen
@@ -109,7 +112,7 @@ class Group:
     async def _abort(self, command: Abort) -> None:
         board = self._board
         if self.ranks.generation is not None:
-            self._log.info("aborting", generation=command.generation, reason=command.reason)
+            self._telling.aborting(command, leaving=board.now.leaving)
         async with self.ranks.lock:
             if board.now.generation == command.generation and board.now.phase.at_rest:
                 return  # stopped before, or all ranks have ended well meanwhile
@@ -123,14 +126,7 @@ class Group:
             await self.ranks.halt()
         self._highest = start.generation
         self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=())
-        self._log.info(
-            "starting",
-            generation=start.generation,
-            restart_count=start.restart_count,
-            ranks=start.world_size,
-            nodes=start.group_world_size,
-            reason=start.reason,
-        )
+        self._telling.starting(start)
         try:
             if not await self._ready(start):
                 return
@@ -179,4 +175,5 @@ class Group:
         generation.pids = await self.ranks.spawner.start(ranks, listener, start.world_size, start.generation)
         self._prepare.started(start, generation.pids)
         if self._board.now.phase is RunPhase.STARTING:
+            self._telling.running(start)
             self._board.update(phase=RunPhase.RUNNING)
