@@ -20,6 +20,7 @@ from elaunch.agent.outcome import Outcome
 from elaunch.agent.signals import SignalWatch, stopped_by
 from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
+from elaunch.agent.telling import tell_end
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import End
 from elaunch.controller.job import Policy, RunPhase
@@ -37,6 +38,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
             async with opened(options) as parts:
                 end = await Agent(options, parts, signals).run()
                 parts.events.finished(end)
+                tell_end(end)
         except asyncio.CancelledError:
             if signals.first is None:
                 raise

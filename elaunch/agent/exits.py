@@ -13,6 +13,7 @@ import structlog
 from elaunch.agent.ranks import Generation, Ranks
 from elaunch.agent.spawner import Exit
 from elaunch.agent.status import StatusBoard
+from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit, RunPhase
 
@@ -26,10 +27,11 @@ class Describe(Protocol):
 class Exits:
     """Follows the exits of the ranks, and the end of the spawner process, which takes them along."""
 
-    def __init__(self, ranks: Ranks, board: StatusBoard, describe: Describe) -> None:
+    def __init__(self, ranks: Ranks, board: StatusBoard, describe: Describe, telling: Telling) -> None:
         self._ranks = ranks
         self._board = board
         self._describe = describe
+        self._telling = telling
         self._log = structlog.get_logger()
 
     async def follow(self) -> None:
@@ -81,22 +83,12 @@ class Exits:
         exits = (*self._board.now.exits, report)
         if any(e.exit_code != 0 for e in exits):
             if end.exit_code != 0:
-                self._log_failed(generation, report)
+                self._telling.failed(generation.start.generation, report)
             self._board.update(phase=RunPhase.FAILED, exits=exits)
         elif generation.ranks:
             self._board.update(exits=exits)
         else:
             await self._succeeded(generation, exits)
-
-    def _log_failed(self, generation: Generation, end: RankExit) -> None:
-        self._log.warning(
-            "rank_failed",
-            generation=generation.start.generation,
-            rank=end.rank,
-            pid=end.pid,
-            exit_code=end.exit_code,
-            message=end.message,
-        )
 
     async def _succeeded(self, generation: Generation, exits: tuple[RankExit, ...]) -> None:
         async with self._ranks.lock:

@@ -53,6 +53,11 @@ def signal_name(signum: int) -> str:
         return f"signal {signum}"
 
 
+def shell_code(exit_code: int) -> int:
+    """The exit code as a shell shows it: 128 + n where signal n ended the process."""
+    return exit_code if exit_code >= 0 else 128 - exit_code
+
+
 def failure(
     *, rank: int, local_rank: int, host: str, pid: int, exit_code: int, time: float, error_file: Path | None
 ) -> Failure:
@@ -66,7 +71,7 @@ def failure(
         pid=pid,
         exit_code=exit_code,
         time=_moment(told.time, time),
-        message=told.message or _made_up(exit_code, pid),
+        message=told.message or made_up(exit_code, pid),
         traceback=told.traceback,
         error_file=str(error_file) if text else "",
     )
@@ -140,7 +145,8 @@ def _moment(told: float | None, ended: float) -> float:
     return min(max(ended, told), told + 0.999)
 
 
-def _made_up(exit_code: int, pid: int) -> str:
+def made_up(exit_code: int, pid: int) -> str:
+    """What torch says of an exit of which the rank itself said nothing."""
     if exit_code < 0:
         return f"Signal {-exit_code} ({signal_name(-exit_code)}) received by PID {pid}"
     return _NO_TRACEBACK

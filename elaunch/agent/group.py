@@ -15,6 +15,7 @@ from elaunch.agent.notice import Notice, Notified
 from elaunch.agent.ranks import Generation, Logs, Ranks
 from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
+from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
 from elaunch.errors import StartError
@@ -52,10 +53,12 @@ class Group:
         listen: Callable[[], socket.socket],
         grace: float,
         notice_signal: signal.Signals | None = None,
+        max_restarts: int = 0,
     ) -> None:
         self.ranks = Ranks(spawner, reopen, board, grace)
         self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal)
-        self.exits = Exits(self.ranks, board, prepare.describe)
+        self._telling = telling = Telling(max_restarts)
+        self.exits = Exits(self.ranks, board, prepare.describe, telling)
         self._board = board
         self._prepare = prepare
         self._listen = listen
@@ -118,7 +121,7 @@ class Group:
     async def _abort(self, command: Abort) -> None:
         board = self._board
         if self.ranks.generation is not None:
-            self._log.info("aborting", generation=command.generation, reason=command.reason)
+            self._telling.aborting(command, leaving=board.now.leaving)
         grace = await self._before_stop(command)
         async with self.ranks.lock:
             if board.now.generation == command.generation and board.now.phase.at_rest:
@@ -140,14 +143,7 @@ class Group:
             await self.ranks.halt()
         self._highest = start.generation
         self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=())
-        self._log.info(
-            "starting",
-            generation=start.generation,
-            restart_count=start.restart_count,
-            ranks=start.world_size,
-            nodes=start.group_world_size,
-            reason=start.reason,
-        )
+        self._telling.starting(start)
         try:
             if not await self._ready(start):
                 return
@@ -196,4 +192,5 @@ class Group:
         generation.pids = await self.ranks.spawner.start(ranks, listener, start.world_size, start.generation)
         self._prepare.started(start, generation.pids)
         if self._board.now.phase is RunPhase.STARTING:
+            self._telling.running(start)
             self._board.update(phase=RunPhase.RUNNING)

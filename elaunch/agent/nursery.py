@@ -15,13 +15,14 @@ from typing import Any
 
 from elaunch.agent import children
 from elaunch.agent.brood import Brood
-from elaunch.agent.deadman import DeadlinePage
+from elaunch.agent.deadman import Alarm, DeadlinePage
 from elaunch.agent.protocol import Channel, Message
 from elaunch.agent.standbys import Standbys
 from elaunch.agent.start import STORE
 from elaunch.agent.starting import Run, Starter
 from elaunch.agent.stopping import Stopping
 from elaunch.agent.warmth import Warmth
+from elaunch.clock import boottime
 
 _IDLE_SECONDS = 0.5  # how soon a deadline is seen that was set where there was none
 _KILL_BOUND_SECONDS = 10.0
@@ -47,12 +48,15 @@ class Nursery:
         self._brood = Brood(self._ended, self._standbys)
         self._poller = self._brood.poller
         self._starter = Starter(self._brood, warm, environment, dispositions, self._drop)
+        self._alarm = Alarm.create()
         self._stopping: Stopping | None = None
         self._closing = False
 
     def serve(self) -> Run | None:
         """Serve until the agent is gone; None then. In a forked child: what it has to run."""
         self._poller.register(self._channel, select.POLLIN)
+        if self._alarm is not None:
+            self._poller.register(self._alarm, select.POLLIN)
         while True:
             self._poller.poll(self._timeout() * 1000)
             self._channel.flush()
@@ -75,16 +79,19 @@ class Nursery:
 
     def _timeout(self) -> float:
         now = time.monotonic()
-        wake = self._page.get()
-        if wake <= now:  # already acted upon
-            wake = now + _IDLE_SECONDS
+        deadline = self._page.get()
+        if deadline <= boottime():  # already acted upon
+            deadline = math.inf
+        if self._alarm is not None:
+            self._alarm.set(deadline)
+        wake = now + deadline - boottime()
         wake = min(wake, self._stopping.wake_at) if self._stopping is not None else min(wake, self._standbys.fork_at)
         if self._channel.unsent:
             wake = min(wake, now + 0.01)
         return max(0.0, min(wake - now, _IDLE_SECONDS))
 
     def _watch_deadline(self) -> None:
-        if time.monotonic() >= self._page.get() and self._brood.left():
+        if boottime() >= self._page.get() and self._brood.left():
             if self._stopping is None:
                 self._channel.send({"event": "deadline"})
             self._kill()
@@ -128,7 +135,7 @@ class Nursery:
     def _may_start(self) -> None:
         if self._stopping is not None or self._brood.ranks:
             raise OSError("the ranks started before are not gone yet")
-        if time.monotonic() >= self._page.get():
+        if boottime() >= self._page.get():
             raise OSError("the deadline of the lease has passed")
 
     def _drop(self) -> None:
@@ -139,6 +146,8 @@ class Nursery:
         self.farewell_environment = {}  # it may hold etcd's password, which is no rank's business
         self._channel.close()
         self._page.close()
+        if self._alarm is not None:
+            self._alarm.close()
 
     def _ended(self, told: Message) -> None:
         if told["local_rank"] != STORE or self._stopping is None:

@@ -108,7 +108,16 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     address = local_address(options)
     board = StatusBoard()
     listening = functools.partial(addresses.listen, address)
-    group = Group(spawner, open_spawner, board, preparation, listening, options.shutdown_timeout, options.notice_signal)
+    group = Group(
+        spawner,
+        open_spawner,
+        board,
+        preparation,
+        listening,
+        options.shutdown_timeout,
+        options.notice_signal,
+        options.max_restarts,
+    )
     stack.push_async_callback(group.close)
     server = ControlServer(options.job, options.security)
     port = await server.start(addresses.listening_host(address) or "::")

@@ -204,7 +204,7 @@ class Term:
     def _report(self, before: Job) -> None:
         job = self._job
         if (job.phase, job.generation) != (before.phase, before.generation):
-            self._log.info(
+            self._log.debug(  # each node tells its own part
                 f"job_{job.phase.value}",
                 generation=job.generation,
                 restart_count=job.restart_count,

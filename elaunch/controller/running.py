@@ -37,7 +37,7 @@ def _shrink(job: Job, view: NodeView, now: float) -> Job:
     if rest >= job.policy.min_nodes:
         return abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
     text = leaving_reason(view)
-    if job.policy.max_nodes > 1:
+    if rest:
         text += f"; {rest} nodes would be left of at least {job.policy.min_nodes}"
     return end(job, now, Phase.STOPPED, Reason("stopped", text), status.leaving_exit_code)
 

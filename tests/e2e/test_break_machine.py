@@ -137,7 +137,8 @@ def test_an_error_file_that_is_none(tmp_path: Path, left: str) -> None:
 
 def test_a_spawner_process_killed_while_it_stops_ranks_costs_no_job(job: MakeJob) -> None:
     one = job(
-        *ONE, "--nproc-per-node=2", "--max-restarts=2", "--shutdown-timeout=20", program=SIGNALLED, env={"MODE": "deaf"}
+        *ONE, "--nproc-per-node=2", "--max-restarts=2", "--shutdown-timeout=20", "--log-level=debug",
+        program=SIGNALLED, env={"MODE": "deaf"},
     )  # fmt: skip
     agent = one.agent()
     first = wait_until("two ranks", lambda: len(e := one.events("ready", generation=1)) == 2 and e)

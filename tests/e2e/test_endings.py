@@ -55,6 +55,7 @@ def test_both_nodes_end_with_the_code_of_the_first_failure(job: MakeJob, etcd: s
         root = agent.output().split("Root Cause")[1]
         assert "rank      : 0 (local_rank: 0)" in root
         assert "SIGKILL" in root
+        assert agent.output().count("job_failed") == 1
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -67,6 +68,7 @@ def test_a_stop_signal_reaches_the_ranks_and_stops_the_job(job: MakeJob, signum:
     assert sorted((e["rank"], e["signal"]) for e in one.events("signal")) == [(0, signum), (1, signum)]
     assert {e["generation"] for e in one.events()} == {1}
     assert "Traceback" not in agent.output()
+    assert f"reason=stopped by {signal.Signals(signum).name})" in agent.output(), agent.output()
 
 
 def test_sigusr1_goes_to_the_ranks_and_the_job_goes_on(job: MakeJob) -> None:

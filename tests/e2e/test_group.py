@@ -14,6 +14,7 @@ from elaunch.agent import trees
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.group import Group
 from elaunch.agent.program import Program
+from elaunch.agent.progress import Pages
 from elaunch.agent.spawner import Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Start

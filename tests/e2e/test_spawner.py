@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 
 from elaunch.agent import trees
 from elaunch.agent.spawner import STORE
+from elaunch.clock import boottime
 from elaunch.errors import StartError
 from tests.e2e.spawning import PROGRAMS, ROOT, Bench, environment, other_children, python
 
@@ -216,7 +217,7 @@ def test_a_spawner_that_is_held_is_killed_after_the_grace_and_its_ranks_with_it(
 
 
 def test_a_start_after_the_deadline_is_refused(bench: Bench, tmp_path: Path) -> None:
-    bench.page.set(time.monotonic() - 1)
+    bench.page.set(boottime() - 1)
     with pytest.raises(StartError, match="deadline of the lease has passed"):
         bench.start([inline(SLEEP)], tmp_path)
     bench.page.clear()
@@ -227,8 +228,8 @@ def test_a_start_after_the_deadline_is_refused(bench: Bench, tmp_path: Path) -> 
 class LoneAgent:
     """An agent in a process of its own, so that it can be frozen and killed."""
 
-    def __init__(self, folder: Path, lease: float, *commands: str) -> None:
-        argv = [sys.executable, "-m", "tests.programs.lone_agent", str(folder), str(lease)]
+    def __init__(self, folder: Path, lease: float, *commands: str, under: Sequence[str] = ()) -> None:
+        argv = [*under, sys.executable, "-m", "tests.programs.lone_agent", str(folder), str(lease)]
         self.process = subprocess.Popen(
             [*argv, *" -- ".join(commands).split()], env=environment(), stdout=subprocess.PIPE, text=True
         )
@@ -257,8 +258,15 @@ def test_a_killed_agent_takes_everything_along(tmp_path: Path) -> None:
         eventually(lambda: gone(agent.spawner))
 
 
-def test_a_frozen_agents_ranks_die_at_the_deadline(tmp_path: Path) -> None:
-    with LoneAgent(tmp_path, 1.0, f"{sys.executable} {PROGRAMS}/clinging.py stay", "sleep 600") as agent:
+SUSPENDED = ("unshare", "--time", "--boottime", "100000")  # as on a machine that was suspended for a day
+
+
+@pytest.mark.parametrize("under", [(), SUSPENDED], ids=["", "after a suspension"])
+def test_a_frozen_agents_ranks_die_at_the_deadline(under: Sequence[str], tmp_path: Path) -> None:
+    if under and subprocess.run([*under, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to make a time namespace")
+    clinging = f"{sys.executable} {PROGRAMS}/clinging.py stay"
+    with LoneAgent(tmp_path, 1.0, clinging, "sleep 600", under=under) as agent:
         grandchild = grandchild_in(tmp_path / "0.out")
         assert not any(gone(pid) for pid in agent.ranks)
         agent.process.send_signal(signal.SIGSTOP)
@@ -337,7 +345,7 @@ def test_a_stop_beside_standbys_waits_for_what_a_rank_left_behind(warm: Bench, t
 def test_the_deadline_spares_standbys(warm: Bench, tmp_path: Path) -> None:
     pids = warm.start([inline(SLEEP)], tmp_path)
     ready = warm.await_standbys(2)
-    warm.page.set(time.monotonic() - 1)
+    warm.page.set(boottime() - 1)
     assert warm.exit().exit_code == -signal.SIGKILL
     assert gone(pids[0])
     assert warm.spawner.deadline_passed.is_set()

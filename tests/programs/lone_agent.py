@@ -7,12 +7,12 @@ import asyncio
 import json
 import os
 import sys
-import time
 from pathlib import Path
 
 from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.program import Program
 from elaunch.agent.spawner import RankStart, Spawner
+from elaunch.clock import boottime
 
 FAREWELL = "import os, sys; open(sys.argv[1], 'w').write(os.environ['WHO'] + ' ' + str(os.getpid()))"
 
@@ -35,7 +35,7 @@ async def main(folder: Path, lease: float, commands: list[list[str]]) -> None:
     print(json.dumps({"spawner": spawner.pid, "ranks": [pids[n] for n in range(len(commands))]}), flush=True)
     while True:
         if lease:
-            page.set(time.monotonic() + lease)
+            page.set(boottime() + lease)
         try:
             await asyncio.wait_for(spawner.deadline_passed.wait(), 0.05)
         except asyncio.TimeoutError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -15,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elaunch.agent import trees
-from elaunch.agent.deadman import DeadlinePage
+from elaunch.agent.deadman import Alarm, DeadlinePage
 from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel
 from elaunch.agent.start import RankStart, command
+from elaunch.clock import boottime
 
 
 def pair() -> tuple[Channel, Channel]:
@@ -123,3 +125,20 @@ def test_a_number_used_again_is_not_signalled() -> None:
     assert trees.send(now, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     assert not trees.send(now, signal.SIGKILL)
+
+
+def test_an_alarm_rings_at_its_time_and_until_it_is_set_anew() -> None:
+    alarm = Alarm.create()
+    assert alarm is not None
+    poller = select.poll()
+    poller.register(alarm, select.POLLIN)
+    assert poller.poll(0) == []
+    alarm.set(boottime() + 0.05)
+    assert poller.poll(0) == []
+    assert poller.poll(5000)
+    assert poller.poll(0), "it rings on"
+    alarm.set(math.inf)
+    assert poller.poll(0) == []
+    alarm.set(boottime() - 10)
+    assert poller.poll(0), "a time that has passed, while the machine was suspended say, is seen at once"
+    alarm.close()

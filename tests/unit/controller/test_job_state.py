@@ -324,6 +324,13 @@ def test_a_job_stops_where_a_leave_makes_it_too_small() -> None:
     assert job.reason.text == "stopped by SIGTERM; 1 nodes would be left of at least 2"
 
 
+def test_a_leave_of_the_only_node_names_no_minimum() -> None:
+    driver = running(1, 1)
+    driver.job = replace(driver.job, policy=replace(driver.job.policy, max_nodes=2))
+    job = driver.tell(0, RunPhase.RUNNING, 1, leaving=True, leaving_reason="stopped by SIGTERM", leaving_exit_code=143)
+    assert (job.verdict, job.reason.text) == (Phase.STOPPED, "stopped by SIGTERM")
+
+
 def test_nodes_that_are_yet_to_attach_count_when_one_leaves() -> None:
     driver = running(1, 3)
     driver.another_leads()

@@ -1,0 +1,79 @@
+"""What a person is told of this node's ranks: each thing in one line, and once."""
+
+from __future__ import annotations
+
+import socket
+
+import structlog
+
+from elaunch.agent.failures import made_up, shell_code
+from elaunch.agent.start import STORE
+from elaunch.controller.commands import Abort, End, Start
+from elaunch.controller.faults import describe_exit
+from elaunch.controller.job import BEGINNING, Failure, RankExit
+
+
+class Telling:
+    """``max_restarts`` is how many restarts the job may have.
+
+    A reason that has been told, as the failure of a rank of this node say, is not told again as the reason for what
+    follows from it.
+    """
+
+    def __init__(self, max_restarts: int) -> None:
+        self._max_restarts = max_restarts
+        self._host = socket.gethostname()
+        self._told: set[str] = {BEGINNING.text}
+        self._log = structlog.get_logger()
+
+    def failed(self, generation: int, end: RankExit) -> None:
+        """A rank of this node, or its host of the store, has failed."""
+        code = shell_code(end.exit_code)
+        if end.local_rank == STORE:
+            self._log.warning("store_failed", text=end.message, generation=generation, exit_code=code)
+            return
+        text = describe_exit(Failure(self._host, end))
+        self._told.add(text)
+        said = "" if end.message == made_up(end.exit_code, end.pid) else " ".join(end.message.split())
+        more = {"message": said} if said else {}
+        self._log.warning("rank_failed", text=text, generation=generation, rank=end.rank, exit_code=code, **more)
+
+    def aborting(self, abort: Abort, *, leaving: bool) -> None:
+        """The ranks are to be stopped; where this node ``leaving`` is the reason, that is known."""
+        say = self._log.debug if leaving or self._knows(abort.reason) else self._log.info
+        say("aborting", generation=abort.generation, reason=abort.reason)
+        self._told.add(abort.reason)
+
+    def starting(self, start: Start) -> None:
+        """A generation starts."""
+        more = {} if self._knows(start.reason) else {"reason": start.reason}
+        if start.restart_count:
+            more["text"] = f"restart {start.restart_count} of {self._max_restarts}"
+        self._told = {start.reason}
+        self._log.info(
+            "starting",
+            generation=start.generation,
+            restart_count=start.restart_count,
+            ranks=start.world_size,
+            nodes=start.group_world_size,
+            **more,
+        )
+
+    def running(self, start: Start) -> None:
+        """The ranks of this node run."""
+        self._log.info("running", generation=start.generation)
+
+    def _knows(self, reason: str) -> bool:
+        return any(reason.startswith(told) for told in self._told)
+
+
+def tell_end(end: End) -> None:
+    """The last line of a job on each of its nodes."""
+    if end.code == "signal":
+        return  # no leader said how the job goes on, and the exit says the rest
+    log = structlog.get_logger()
+    if end.outcome == "left":
+        log.info("node_left", reason=end.reason)
+        return
+    say = {"succeeded": log.info, "stopped": log.warning}.get(end.outcome, log.error)
+    say(f"job_{end.outcome}", code=end.code, reason=end.reason, exit_code=end.exit_code)

@@ -1,0 +1,69 @@
+"""What a person reads of a restart: who failed and how, what starts, that it runs; nothing twice."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from elaunch.agent.failures import made_up
+from elaunch.agent.telling import Telling, tell_end
+from elaunch.controller.commands import Abort, End, Start
+from elaunch.controller.job import BEGINNING, RankExit
+
+FIRST = Start(1, 0, 0, 1, 0, 2, 0, 2, "127.0.0.1", 1, False, BEGINNING.text)
+KILLED = RankExit(1, 1, 42, -signal.SIGKILL, 0.0, message=made_up(-signal.SIGKILL, 42))
+WHO = f"rank 1 (local rank 1, pid 42 on {socket.gethostname()}) was killed by SIGKILL"
+
+
+def test_a_restart_is_told_in_three_lines() -> None:
+    with capture_logs() as lines:
+        telling = Telling(2)
+        telling.starting(FIRST)
+        telling.failed(1, KILLED)
+        telling.aborting(Abort(1, "rank_failed", WHO), leaving=False)
+        again = replace(FIRST, generation=2, restart_count=1, reason=WHO)
+        telling.starting(again)
+        telling.running(again)
+    told = [line for line in lines if line["log_level"] != "debug"]
+    assert [line["event"] for line in told] == ["starting", "rank_failed", "starting", "running"]
+    assert told[1] == {
+        "event": "rank_failed", "log_level": "warning", "text": WHO, "generation": 1, "rank": 1, "exit_code": 137
+    }  # fmt: skip
+    assert (told[2]["text"], told[2]["generation"], told[2]["restart_count"]) == ("restart 1 of 2", 2, 1)
+    assert all("reason" not in line for line in told)
+
+
+def test_a_failure_of_another_node_is_told_once_as_the_reason() -> None:
+    reason = "rank 7 (local rank 0, pid 9 on elsewhere) exited with code 3"
+    with capture_logs() as lines:
+        telling = Telling(1)
+        telling.aborting(Abort(1, "rank_failed", reason), leaving=False)
+        telling.starting(replace(FIRST, generation=2, restart_count=1, reason=reason))
+    assert [(line["event"], line.get("reason")) for line in lines] == [("aborting", reason), ("starting", None)]
+    assert lines[0]["log_level"] == "info"
+
+
+def test_what_a_rank_left_in_its_error_file_is_one_line() -> None:
+    with capture_logs() as lines:
+        Telling(0).failed(1, RankExit(0, 0, 42, 1, 0.0, message="ValueError: no\n such thing"))
+        Telling(0).failed(1, RankExit(0, 0, 42, 3, 0.0, message=made_up(3, 42)))
+    assert [line.get("message") for line in lines] == ["ValueError: no such thing", None]
+
+
+@pytest.mark.parametrize(
+    ("end", "event"),
+    [
+        (End("succeeded", 0, "succeeded", "every rank ended with 0"), "job_succeeded"),
+        (End("failed", 137, "rank_failed", WHO), "job_failed"),
+        (End("stopped", 143, "stopped", "stopped by SIGTERM"), "job_stopped"),
+        (End("left", 143, "node_left", "stopped by SIGTERM"), "node_left"),
+    ],
+)
+def test_the_last_line_says_how_the_job_ended(end: End, event: str) -> None:
+    with capture_logs() as lines:
+        tell_end(end)
+    assert [(line["event"], line["reason"]) for line in lines] == [(event, end.reason)]
