@@ -12,15 +12,20 @@ _ROOTS = (("/sys/fs/cgroup", _V2), ("/sys/fs/cgroup/unified", _V2), ("/sys/fs/cg
 class OutOfMemory:
     """Counts such kills in the cgroup of this process, where its ranks are too, or those below it."""
 
-    def __init__(self, pid: int | None = None) -> None:
-        self._file = _counter(pid or os.getpid())
+    def __init__(self, file: Path | None = None) -> None:
+        """``file`` is the counter, this process's own cgroup's where None."""
+        self._file = file or _counter(os.getpid())
         self._seen = self._count()
 
-    def killed(self) -> int:
-        """How many processes the kernel has killed for want of memory since this was last asked."""
-        now = self._count()
-        new, self._seen = max(0, now - self._seen), now
-        return new
+    def forget(self) -> None:
+        """What has been killed until now is no rank of the generation that starts."""
+        self._seen = self._count()
+
+    def killed(self) -> bool:
+        """Whether the kernel has killed one more process for want of memory than has been told of before."""
+        more = self._count() > self._seen
+        self._seen += more
+        return more
 
     def _count(self) -> int:
         return _oom_kills(_text(self._file)) if self._file is not None else 0
