@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import signal
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ STACKS: Final = "ELAUNCH_STACKS"
 """The variable that names the file that a rank writes the stacks of its threads to."""
 FLIGHT: Final = "ELAUNCH_FLIGHT_RECORD"
 """The variable that names the file that a rank writes torch's flight record to."""
+STACKS_SIGNAL: Final = signal.SIGRTMAX - 5
+"""Has a rank write its stacks, where its page says that there is a handler. Real-time signals are rarely used."""
 SIZE: Final = 64 << 10
 
 _MAGIC = b"elaunch\x01"  # the last byte is the version of the layout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,7 @@ from elaunch.agent.environment import (
 )
 from elaunch.agent.events import EventLog
 from elaunch.agent.logs_specs import Destination, reify
+from elaunch.agent.memory import OutOfMemory
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
 from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
@@ -33,6 +35,7 @@ from elaunch.agent.tail import Sink, Tailer
 from elaunch.agent.torchside import TorchSide
 from elaunch.agent.watchdog import FILE as TIMER_FILE
 from elaunch.agent.watchdog import Watchdog
+from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit
 from elaunch.errors import StartError
@@ -69,6 +72,7 @@ class LaunchPreparation:
         self.cpus: Sequence[tuple[int, ...]] = ()
         self._options = options
         self._streams: dict[int, RankStreams] = {}
+        self._memory = OutOfMemory()
 
     @property
     def start_mode(self) -> StartMode:
@@ -95,6 +99,7 @@ class LaunchPreparation:
         to = await self._destination(start, envs, own)
         self._streams = to.streams
         self.pages.open(start.rank0, options.slots)
+        self._memory.forget()
         ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank)}) for p in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         return ranks, Output(to, prefixes, options.logs)
@@ -116,6 +121,10 @@ class LaunchPreparation:
         """The ranks of a generation run now."""
         self.pages.started(pids)
         self.events.started(start, pids)
+
+    def witnesses(self, now: float) -> list[Witness]:
+        """The ranks that run, to be asked for evidence. ``now`` in seconds of the monotonic clock."""
+        return self.pages.witnesses(now, {n: streams.stderr for n, streams in self._streams.items()})
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
@@ -147,9 +156,14 @@ class LaunchPreparation:
             end.exit_code,
             told.time,
             told.error_file,
-            self._watchdog_says(end.pid) or told.message,
+            self._watchdog_says(end.pid) or self._memory_says(end) or told.message,
             told.traceback,
         )
+
+    def _memory_says(self, end: Exit) -> str:
+        if end.exit_code != -signal.SIGKILL or not self._memory.killed():
+            return ""
+        return f"the kernel killed PID {end.pid} for want of memory (SIGKILL)"
 
     def _watchdog_says(self, pid: int) -> str:
         return self._watchdog.why(pid) if self._watchdog is not None else ""

@@ -6,41 +6,17 @@ nothing is left behind, however the agent ends.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from pathlib import Path
 
 import structlog
 
-from elaunch.agent.sight import Sight
+from elaunch.agent.sight import RankFiles, Sight
+from elaunch.agent.witness import Witness
 from elaunch.progress import RankProgress
 from elaunch.progress_page import FLIGHT, PAGE, STACKS, Notice, Page
-
-
-@dataclass(frozen=True, slots=True)
-class RankFiles:
-    """Descriptors of what one rank shares with the agent: its page, its stacks, torch's flight record."""
-
-    page: int
-    stacks: int
-    flight: int
-
-    @classmethod
-    def make(cls, local_rank: int) -> RankFiles:
-        """Empty ones. Raises OSError."""
-        with contextlib.ExitStack() as undo:
-            fds = []
-            for name in ("page", "stacks", "flight"):
-                fds.append(os.memfd_create(f"elaunch-{name}-{local_rank}"))
-                undo.callback(os.close, fds[-1])
-            undo.pop_all()
-        return cls(*fds)
-
-    def close(self) -> None:
-        for fd in (self.page, self.stacks, self.flight):
-            os.close(fd)
 
 
 class Pages:
@@ -82,6 +58,11 @@ class Pages:
     def listened_to(self) -> bool:
         """Whether a program has ever asked if it is to stop: only then it can be told to."""
         return any(sight.page.listens for sight in self.sights.values())
+
+    def witnesses(self, now: float, stderr: Mapping[int, Path | None]) -> list[Witness]:
+        """The same ranks, to be asked for evidence; ``stderr`` is the file of each local rank."""
+        found = ((n, sight, sight.look(now)) for n, sight in self.sights.items())
+        return [Witness(rank, sight, self.files[n], stderr.get(n)) for n, sight, rank in found if rank is not None]
 
     def notify(self, deadline_seconds: float, reason: str) -> None:
         """Tell the programs that they are to stop in so many seconds from now, and why."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,30 @@ from elaunch.progress_page import Beat, OpenSection, Page
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NO_BEAT = Beat(0)
 _ANCESTORS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RankFiles:
+    """Descriptors of what one rank shares with the agent: its page, its stacks, torch's flight record."""
+
+    page: int
+    stacks: int
+    flight: int
+
+    @classmethod
+    def make(cls, local_rank: int) -> RankFiles:
+        """Empty ones. Raises OSError."""
+        with contextlib.ExitStack() as undo:
+            fds = []
+            for name in ("page", "stacks", "flight"):
+                fds.append(os.memfd_create(f"elaunch-{name}-{local_rank}"))
+                undo.callback(os.close, fds[-1])
+            undo.pop_all()
+        return cls(*fds)
+
+    def close(self) -> None:
+        for fd in (self.page, self.stacks, self.flight):
+            os.close(fd)
 
 
 @dataclass(slots=True)

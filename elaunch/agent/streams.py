@@ -43,6 +43,7 @@ class LogFolder:
         self._base: Path | None = None
         self._folder: Path | None = None
         self._attempt: Path | None = None
+        self._evidence: Path | None = None
 
     @property
     def path(self) -> Path | None:
@@ -53,6 +54,17 @@ class LogFolder:
     def attempt(self) -> Path | None:
         """The folder of the newest generation; None where no files are wanted."""
         return self._attempt
+
+    def evidence(self, generation: int) -> Path:
+        """Where the evidence of a generation goes: below the log folder, which is one agent's own.
+
+        Where nobody gave one, to a temporary folder that stays. Raises OSError.
+        """
+        if self._options.directory not in (None, os.devnull) and self._folder is not None:
+            return self._folder / "evidence" / str(generation)
+        if self._evidence is None:
+            self._evidence = Path(tempfile.mkdtemp(prefix=f"elaunch_evidence_{self._run_id}_"))
+        return self._evidence / str(generation)
 
     def prepare(self, restart_count: int, local_world_size: int) -> dict[int, RankStreams]:
         """Make the folders of a generation; returns each local rank's streams. Raises StartError."""

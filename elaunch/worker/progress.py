@@ -71,6 +71,8 @@ class Watch:
             self._beat("exit of the interpreter")
 
     def _run(self) -> None:
+        with open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as name:
+            name.write("elaunch")
         try:
             while not self._leave.acquire(timeout=INTERVAL):
                 with self.looking:

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import signal
 import threading
 from collections.abc import Mapping
 
-from elaunch.progress_page import FLIGHT, STACKS
-
-SIGNAL = signal.SIGRTMAX - 5
+from elaunch.progress_page import FLIGHT, STACKS, STACKS_SIGNAL
 
 
 class Stacks:
@@ -23,11 +20,11 @@ class Stacks:
         self._stacks = _open(STACKS)
         self._flight = _open(FLIGHT)
         self.signal = 0
-        if self._stacks is not None and _unused(SIGNAL):
+        if self._stacks is not None and _unused(STACKS_SIGNAL):
             os.write(self._stacks, f"main thread 0x{threading.main_thread().ident or 0:016x}\n".encode())
             # Without chain=True, so with SA_RESTART: a system call that it comes upon goes on.
-            faulthandler.register(SIGNAL, file=self._stacks, all_threads=True)
-            self.signal = SIGNAL
+            faulthandler.register(STACKS_SIGNAL, file=self._stacks, all_threads=True)
+            self.signal = STACKS_SIGNAL
 
     def write(self, traces: Mapping[str, bytes]) -> None:
         """Write the stacks now, and torch's flight records: this thread has the lock."""

@@ -1,0 +1,82 @@
+"""A rank of bench/overhead.py: steps of about 5 ms, in blocks with elaunch's thread at work and asleep by turns.
+
+Arguments: blocks, steps in a block, where the times go. "python" is a step of Python code that never lets go of the
+interpreter lock by itself, "ddp" one of a model in DistributedDataParallel.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from elaunch.worker import progress
+
+WARM_UP = 50
+BATCH = 96
+LOOPS = 60_000
+
+
+def ddp() -> Callable[[], None]:
+    model = torch.nn.Sequential(*(layer for _ in range(4) for layer in (torch.nn.Linear(256, 256), torch.nn.ReLU())))
+    model = DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    data = torch.randn(BATCH, 256)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        model(data).square().mean().backward()
+        optimizer.step()
+
+    return step
+
+
+def python() -> Callable[[], None]:
+    def step() -> None:
+        total = 0
+        for number in range(LOOPS):
+            total += number * number % 7
+
+    return step
+
+
+def blocks(step: Callable[[], None], count: int, steps: int) -> list[list[float]]:
+    """The seconds of each step; in every other block, from the second on, the thread is asleep."""
+    watch = progress._watch
+    assert watch is not None, "this rank has no page"
+    for _ in range(WARM_UP):
+        step()
+    found = []
+    for number in range(count):
+        if number % 2:
+            watch.looking.acquire()  # where the thread waits without ever waking up
+        times = []
+        for _ in range(steps):
+            began = time.perf_counter()
+            step()
+            times.append(time.perf_counter() - began)
+        if number % 2:
+            watch.looking.release()
+        found.append(times)
+    return found
+
+
+def main() -> None:
+    count, steps, out = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    torch.manual_seed(0)
+    dist.init_process_group("gloo")
+    found = {"ddp": blocks(ddp(), count, steps), "python": blocks(python(), count, steps)}
+    beside = out / f"{dist.get_rank()}.new"
+    beside.write_text(json.dumps(found))
+    beside.rename(out / f"{dist.get_rank()}.json")
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""What is saved of the ranks before they are ended: stacks, flight records, what the kernel tells, what they printed.
+
+Bounded in time, whatever state the ranks, and the file system of the log folder, are in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from elaunch.agent.stack_dump import call_site, main_stack
+from elaunch.agent.witness import Witness
+from elaunch.progress import RankProgress
+from elaunch.rendezvous.waiting import within as in_time
+
+_LOOK_SECONDS = 0.01
+_BY_THREAD = 0.3  # of the time: a thread that has the lock answers within its interval, 0.05 s
+_BY_SIGNAL = 0.4
+_QUIET_LOOKS = 3  # without another byte: the handler is through
+
+
+@dataclass(frozen=True, slots=True)
+class RankEvidence:
+    """What one rank told. ``how`` as in ``Witness``; ``where`` is its main thread's place, ``doing`` a sentence."""
+
+    rank: int
+    pid: int
+    state: str
+    how: str
+    where: str
+    doing: str
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The whole: ``text`` is one paragraph for a person; ``folder`` is "" where nothing could be written in time."""
+
+    folder: str
+    text: str
+    ranks: tuple[RankEvidence, ...] = ()
+
+
+async def collect(folder: Path, witnesses: Sequence[Witness], within: float) -> Evidence:
+    """Ask the ranks, and save what they and the kernel say below ``folder``, in ``within`` seconds at most."""
+    await _ask(witnesses, within)
+    found = [_evidence(witness) for witness in witnesses]
+    text = _paragraph(found)
+    files = {name: data for witness in witnesses for name, data in _files(witness)}
+    summary = {"text": text, "ranks": [asdict(rank) for rank in found]}
+    files["summary.json"] = json.dumps(summary, indent=1).encode()
+    files["summary.txt"] = text.encode() + b"\n"
+    error = await _written(folder, files, within * (1 - _BY_THREAD - _BY_SIGNAL))
+    if error:
+        return Evidence("", f"{text} (not saved: {error})", tuple(found))
+    return Evidence(str(folder), text, tuple(found))
+
+
+async def _ask(witnesses: Sequence[Witness], within: float) -> None:
+    able = [witness for witness in witnesses if witness.can_run]
+    for witness in able:
+        witness.ask()
+    await _until(lambda: sum(not w.look() for w in able) == 0, within * _BY_THREAD)
+    told = [w for w in able if not w.how and w.interrupt()]
+    quiet = {w.rank.rank: (0, 0) for w in told}
+
+    def through() -> bool:
+        for w in told:
+            size, looks = quiet[w.rank.rank]
+            quiet[w.rank.rank] = (w.written(), looks + 1 if size == w.written() > 0 else 0)
+        return all(looks >= _QUIET_LOOKS for _, looks in quiet.values())
+
+    await _until(through, within * _BY_SIGNAL)
+    for witness in told:
+        if not witness.look() and witness.written() > 0:
+            witness.how = "signal"
+
+
+async def _until(done: Callable[[], bool], seconds: float) -> None:
+    """Nothing tells when a rank writes to shared memory, so it is looked at again and again."""
+    for _ in range(max(1, int(seconds / _LOOK_SECONDS))):
+        if done():
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _evidence(witness: Witness) -> RankEvidence:
+    rank = witness.rank
+    frames = main_stack(witness.stacks())
+    where = call_site(frames) or rank.where
+    return RankEvidence(rank.rank, rank.pid, rank.state, witness.how, where, _doing(witness), tuple(map(str, frames)))
+
+
+def _doing(witness: Witness) -> str:
+    rank = witness.rank
+    if rank.state in "Tt":
+        return "is stopped"
+    if rank.state == "D":
+        return "is stuck in the kernel"
+    if not rank.attached:
+        return "runs, but tells nothing of itself"
+    if witness.how != "thread":
+        return f"has not let go of the interpreter lock for {rank.beat_age:.1f} s"
+    return _waiting(rank) or "waits for nobody"
+
+
+def _waiting(rank: RankProgress) -> str:
+    for group in rank.groups:
+        if group.waiting:
+            return f"waits in {group.collective or 'a collective'}, number {group.started} of group {group.name}"
+    return ""
+
+
+def _paragraph(ranks: Sequence[RankEvidence]) -> str:
+    """One clause for all the ranks that do the same in the same place."""
+    alike: dict[str, list[int]] = {}
+    for rank in ranks:
+        at = f" at {rank.where}" if rank.where else ""
+        alike.setdefault(f"{rank.doing}{at}", []).append(rank.rank)
+    clauses = [f"{_named(numbers)} {told}" for told, numbers in sorted(alike.items(), key=lambda item: len(item[1]))]
+    return "; ".join(clauses) or "no rank is left to tell anything"
+
+
+def _named(numbers: Sequence[int]) -> str:
+    shown = ", ".join(map(str, numbers[:8])) + (f" and {len(numbers) - 8} more" if len(numbers) > 8 else "")
+    return f"rank {shown}" if len(numbers) == 1 else f"ranks {shown} each"
+
+
+def _files(witness: Witness) -> list[tuple[str, bytes]]:
+    name = f"rank{witness.rank.rank}"
+    found = [
+        (f"{name}.stacks.txt", witness.stacks().encode()),
+        (f"{name}.flight.json", witness.flight()),
+        (f"{name}.stderr.txt", witness.errors().encode()),
+        (f"{name}.kernel.txt", witness.kernel().encode()),
+        (f"{name}.progress.json", json.dumps(asdict(witness.rank)).encode()),
+    ]
+    return [(file, data) for file, data in found if data]
+
+
+async def _written(folder: Path, files: dict[str, bytes], seconds: float) -> str:
+    """Write the files; what went wrong, "" if nothing. The folder may be on storage that hangs."""
+
+    def write() -> str:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, data in files.items():
+                (folder / name).write_bytes(data)
+        except OSError as error:
+            return f"{error.filename or folder}: {error.strerror or error}"
+        return ""
+
+    try:
+        return await in_time(max(seconds, _LOOK_SECONDS), _aside(write))
+    except asyncio.TimeoutError:
+        return f"{folder} cannot be written in time"
+
+
+def _aside(work: Callable[[], str]) -> Awaitable[str]:
+    """In a thread that nobody waits for at exit, unlike those of an executor."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[str] = loop.create_future()
+
+    def set_result(value: str) -> None:
+        if not result.done():
+            result.set_result(value)
+
+    def run() -> None:
+        value = work()
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(set_result, value)
+
+    threading.Thread(target=run, name="evidence", daemon=True).start()
+    return result
