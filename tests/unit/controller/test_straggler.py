@@ -106,7 +106,7 @@ def test_one_slow_step_is_no_straggler(when: int, pause: float) -> None:
 
 
 def test_tiny_differences_of_tiny_steps_are_no_news() -> None:
-    assert Training(4, 2000, lambda rank, step: 0.0008 if rank else 0.0001).watch(0.02) == []
+    assert Training(4, 2000, lambda rank, step: 0.0001 if rank else 0.0008).watch(0.02) == []
 
 
 def test_it_is_told_once_and_again_when_it_has_caught_up() -> None:
@@ -137,10 +137,13 @@ def test_time_in_sections_is_not_compared() -> None:
 
 def test_a_restarted_rank_begins_anew() -> None:
     stragglers = Stragglers()
-    long, short = Training(2, 8, lambda rank, step: 1.0), Training(2, 8, lambda rank, step: 0.9 if rank else 0.1)
-    for training in (long, short):
-        for step in range(9):
-            assert stragglers.observe(training.views(training.ends[step])) == ()
+    before, after = Training(2, 8, lambda rank, step: 1.0), Training(2, 30, lambda rank, step: 0.3 if rank else 0.1)
+    for step in range(9):
+        assert stragglers.observe(before.views(before.ends[step])) == ()
+    told = {step: news for step in range(31) for news in stragglers.observe(after.views(after.ends[step]))}
+    ((step, news),) = told.items()
+    assert step <= 20
+    assert (news.rank, news.ratio) == (1, pytest.approx(3.0))
 
 
 def test_a_factor_of_nothing_turns_it_off() -> None:
