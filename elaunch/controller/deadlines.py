@@ -6,8 +6,8 @@ is late when it takes longer than the job has ever been seen to, by a factor, an
 
 The floor is 60 s. What is honest and cannot be foreseen lasts that long (a read that a file server repeats after its
 time-out of 60 s, a garbage collection, a burst of ECC retries); what is gained under it is little beside the time of a
-restart. Of the other launchers, NVIDIA's resiliency extension learns its time-outs from observed ones with a factor of
-5, and asks for sections by name; DLRover's default is minutes.
+restart. (NVIDIA's resiliency extension learns likewise, five times the longest that it saw, but only where it is asked
+to, and by sections that the program names.)
 """
 
 from __future__ import annotations
