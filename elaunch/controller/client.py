@@ -21,7 +21,7 @@ from elaunch.controller.messages import (
     pack_status,
     unpack_command,
 )
-from elaunch.errors import UsageError
+from elaunch.errors import AccessRefusedError, UsageError
 from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Leader
@@ -39,6 +39,7 @@ OPTIONS = [
 ]
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 NextStatus = Callable[[int], Awaitable[tuple[int, NodeStatus]]]
 NextHeartbeat = Callable[[], Awaitable[Heartbeat]]
 
@@ -63,7 +64,8 @@ async def converse(
 
     ``next_heartbeat`` returns each heartbeat when it is due.
 
-    Returns when the stream ends, with the reason.
+    Returns when the stream ends, with the reason. Raises AccessRefusedError where the token of this node's own file is
+    not taken.
     """
     token = token_for(Role.AGENT, security.tokens, leader.token)
     try:
@@ -84,6 +86,10 @@ async def converse(
                     on_command(unpack_command(message))
             return str(await call.details() or "the leader ended the stream")
         except grpc.aio.AioRpcError as error:
+            if error.code() in _REFUSALS and token != leader.token:  # no later record of a leader changes that
+                raise AccessRefusedError(
+                    f"the leader at {leader.address} refused this node: {error.details()}"
+                ) from None
             return str(error.details())
         except ValueError as error:
             return f"the leader speaks another language: {error}"
