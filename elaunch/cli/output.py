@@ -63,7 +63,7 @@ def configure(
 
 @contextmanager
 def errors_of_grpc_only(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """gRPC, imported in here, writes no line for every stranger whose handshake fails. No rank inherits the variable."""
+    """gRPC, imported in here, writes no line for each stranger whose handshake fails; no rank inherits the variable."""
     if _GRPC_LEVEL in environ:
         yield
         return
