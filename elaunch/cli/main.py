@@ -40,7 +40,7 @@ def launch(arguments: Sequence[str]) -> int:
     from elaunch.agent.console import hold_standard_streams, own_words
     from elaunch.cli import output, report
 
-    with output.errors_of_grpc_only(os.environ):
+    with output.silent_grpc(os.environ):
         from elaunch.agent.agent import run_agent
 
     hold_standard_streams()

@@ -62,12 +62,12 @@ def configure(
 
 
 @contextmanager
-def errors_of_grpc_only(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """gRPC, imported in here, writes no line for each stranger whose handshake fails; no rank inherits the variable."""
+def silent_grpc(environ: MutableMapping[str, str]) -> Iterator[None]:
+    """gRPC, imported in here, writes no line for each stranger's handshake or frame; no rank inherits the variable."""
     if _GRPC_LEVEL in environ:
         yield
         return
-    environ[_GRPC_LEVEL] = "ERROR"
+    environ[_GRPC_LEVEL] = "NONE"
     try:
         yield
     finally:
