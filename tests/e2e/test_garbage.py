@@ -16,7 +16,7 @@ import pytest
 
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark
 from tests.e2e.conftest import MakeJob
-from tests.e2e.harness import Job, wait_until
+from tests.e2e.harness import wait_until
 from tests.e2e.test_security import leader_of
 from tests.etcd.servers import free_port
 
@@ -127,17 +127,6 @@ def holds(process: psutil.Process) -> Held:
     return Held(process.num_fds(), process.memory_info().rss)
 
 
-def listening(job: Job) -> dict[psutil.Process, list[tuple[str, int]]]:
-    """Where each process of the job listens, but for the ranks: what these open is torch's and the user's."""
-    ranks = {e["pid"] for e in job.events("start")}
-    found = {}
-    for process in job.living():
-        if process.pid not in ranks:
-            sockets = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-            found[process] = [(c.laddr.ip.replace("::ffff:", ""), c.laddr.port) for c in sockets]
-    return {process: ports for process, ports in found.items() if ports}
-
-
 def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     etcd, health = free_port(), free_port()
     two = job(
@@ -147,7 +136,7 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     agents = [two.agent(TORCHELASTIC_HEALTH_CHECK_PORT=str(health)), two.agent()]
     two.steps_in(1, 2)
     leader = leader_of("garbage", f"127.0.0.1:{etcd}")
-    ports = listening(two)
+    ports = two.listening()
     expected = {etcd, health, int(leader.address.rpartition(":")[2])}
     assert expected <= {port for found in ports.values() for _, port in found}
     assert sum(map(len, ports.values())) >= 7, f"a control server and a next store of each agent, and a store: {ports}"

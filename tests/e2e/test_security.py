@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ from elaunch.rendezvous.records import Leader, decode
 from elaunch.rendezvous.tls import NAME, Tls
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Job, wait_until
-from tests.etcd.servers import free_port, make_certificates
+from tests.etcd.servers import Member, etcdctl, free_port, make_certificates
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -133,3 +134,48 @@ def test_a_node_with_another_token_file_is_told_so(job: MakeJob, etcd: str, tmp_
     assert "security (--tls-cert, --tls-ca, --token-file) is '' here and 'tokens' in the job" in none.output()
     two.finish()
     assert first.wait() == 0, first.output()
+
+
+@pytest.mark.parametrize("way", ["standalone", "endpoint", "etcd"])
+def test_nothing_of_a_single_host_job_is_reached_from_outside(job: MakeJob, etcd: str, way: str) -> None:
+    options = {
+        "standalone": ("--standalone",),
+        "endpoint": ("--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port()}"),
+        "etcd": ("--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=single"),
+    }
+    one = job("--start=exec", *options[way], program=PROGRAM)
+    agent = one.agent()
+    wait_until("the rank", lambda: one.events("start"))
+    found = [where for ports in one.listening().values() for where in ports]
+    assert len(found) >= 2, found
+    assert {host for host, _ in found} <= {"127.0.0.1", "::1"}
+    one.finish()
+    assert agent.wait() == 0, agent.output()
+
+
+def test_an_etcd_password_is_seen_nowhere(job: MakeJob, own_etcd: Member, tmp_path: Path) -> None:
+    """From a file for one agent, from the environment for the other. A killed one still gives its lease back."""
+    password = secrets.token_hex(8)
+    for words in ("user add root:" + password, "user grant-role root root", "auth enable"):
+        ctl = [etcdctl(), f"--endpoints={own_etcd.endpoint}", *words.split()]
+        subprocess.run(ctl, check=True, capture_output=True, timeout=30, env={"ETCDCTL_API": "3"})
+    file = tmp_path / "password"
+    file.write_text(password + "\n")
+    two = job(
+        *("--nnodes=1:2", "--rdzv-backend=etcd", f"--rdzv-endpoint={own_etcd.endpoint}", "--rdzv-id=password"),
+        *("--start=exec", "--log-level=debug"),
+        program=PROGRAM,
+    )
+    agents = [
+        two.agent(f"--rdzv-conf=user=root,password_file={file}"),
+        two.agent("--rdzv-conf=user=root", ELAUNCH_ETCD_PASSWORD=password),
+    ]
+    wait_until("both ranks", lambda: len(two.events("start", generation=1)) == 2, 60.0)
+    said = list(everything_said(two))
+    agents[0].kill()
+    wait_until("the other goes on, before the lease of 15 s could end", lambda: two.events("start", generation=2), 10.0)
+    two.finish()
+    agents[0].wait()
+    assert agents[1].wait() == 0, two.outputs()
+    for where, text in [*said, *((str(a.log), a.log.read_bytes()) for a in agents)]:
+        assert password.encode() not in text, where
