@@ -93,6 +93,13 @@ class EtcdRefusedError(ElaunchError):
     code = "etcd_refused"
 
 
+class AccessRefusedError(ElaunchError):
+    """The leader does not take this node's own token: their token files differ."""
+
+    exit_code = 77  # EX_NOPERM of sysexits.h
+    code = "access_refused"
+
+
 class CompactedError(ElaunchError):
     """The history from the asked revision on is gone; list again and watch from there."""
 

@@ -196,4 +196,5 @@ def spec_of(options: LaunchOptions) -> Spec:
         max_nodes=options.max_nodes,
         max_restarts=options.max_restarts,
         roles={options.role: {"nproc": options.slots, "program": program}},
+        security=options.security.words,
     )

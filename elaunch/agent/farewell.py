@@ -24,16 +24,22 @@ PASSWORD = "ELAUNCH_ETCD_PASSWORD"
 
 
 def write_farewell(path: Path, endpoints: tuple[str, ...], access: EtcdAccess, lease: int) -> None:
-    """Leave what is needed to give the lease back. The password is not in it: it stays in the environment."""
+    """Leave what is needed to give the lease back. The password is not in it: it stays where it came from."""
     data = {"endpoints": endpoints, "access": dataclasses.asdict(access) | {"password": None}, "lease": lease}
     beside = path.with_suffix(".new")
     beside.write_text(json.dumps(data))
     beside.replace(path)
 
 
+def _access(data: dict[str, Any]) -> EtcdAccess:
+    access = EtcdAccess(**data)
+    path = access.password_file
+    password = Path(path).read_text().strip() if path else os.environ.get(PASSWORD)
+    return dataclasses.replace(access, password=password)
+
+
 async def _revoke(data: dict[str, Any]) -> None:
-    access = EtcdAccess(**data["access"] | {"password": os.environ.get(PASSWORD)})
-    store = open_store(tuple(data["endpoints"]), access)
+    store = open_store(tuple(data["endpoints"]), _access(data["access"]))
     try:
         await store.revoke(data["lease"])
     finally:

@@ -241,7 +241,14 @@ class Membership:
         told = False
         while True:
             why = await converse(
-                leader, epoch, site.keys.job, site.status.newer_than, site.next_heartbeat, self._take, site.security
+                leader,
+                epoch,
+                site.keys.job,
+                site.status.newer_than,
+                site.next_heartbeat,
+                self._take,
+                site.security,
+                site.server.counters,
             )
             if self._attached.is_set():
                 heard = site.clock.monotonic()

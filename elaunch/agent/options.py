@@ -49,6 +49,7 @@ class EtcdAccess:
     key: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
     server_name: str | None = None
 
 

@@ -37,9 +37,11 @@ def launch(arguments: Sequence[str]) -> int:
 
     import asyncio
 
-    from elaunch.agent.agent import run_agent
     from elaunch.agent.console import hold_standard_streams, own_words
     from elaunch.cli import output, report
+
+    with output.silent_grpc(os.environ):
+        from elaunch.agent.agent import run_agent
 
     hold_standard_streams()
     log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job)

@@ -9,6 +9,7 @@ from elaunch.agent.options import Backend, Endpoint
 from elaunch.cli.endpoints import parse_endpoint, parse_endpoints
 from elaunch.cli.parser import Values
 from elaunch.cli.settings import checked
+from elaunch.errors import UsageError
 
 DEFAULT_PORTS: dict[Backend, int] = {"etcd": 2379, "c10d": 29400, "static": 29500}
 _NO_ID = "none"
@@ -61,6 +62,9 @@ def _backend(values: Values) -> Backend:
 
 def _endpoints(values: Values, backend: Backend) -> tuple[Endpoint, ...]:
     """The given endpoints, else the backend's default."""
+    if "@" in values["rdzv_endpoint"]:  # no error may show what stands before it
+        ways = "give user=NAME and password_file=PATH in --rdzv-conf"
+        raise UsageError(f"--rdzv-endpoint: an endpoint takes no user and no password: {ways}")
     endpoints = checked(values, "rdzv_endpoint", parse_endpoints, DEFAULT_PORTS[backend])
     if len(endpoints) > 1 and backend != "etcd":
         raise values.error("rdzv_endpoint", f"{backend} takes one endpoint; several are for etcd")

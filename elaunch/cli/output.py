@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any
 
 import structlog
@@ -11,6 +12,7 @@ import structlog
 from elaunch.agent.console import Writable, own_words
 from elaunch.errors import UsageError
 
+_GRPC_LEVEL = "GRPC_VERBOSITY"
 FORMAT_VARIABLE = "ELAUNCH_LOG_FORMAT"
 _SECRET = ("password", "token", "secret")
 _COLOURS = {
@@ -57,6 +59,19 @@ def configure(
     )
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
     return logger
+
+
+@contextmanager
+def silent_grpc(environ: MutableMapping[str, str]) -> Iterator[None]:
+    """gRPC, imported in here, writes no line for each stranger's handshake or frame; no rank inherits the variable."""
+    if _GRPC_LEVEL in environ:
+        yield
+        return
+    environ[_GRPC_LEVEL] = "NONE"
+    try:
+        yield
+    finally:
+        del environ[_GRPC_LEVEL]
 
 
 def bind(**context: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -99,12 +100,12 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, int | None]:
     """The settings in ``text``, and static's ``rank`` where it was given. Raises ValueError or UsageError."""
-    pairs = parse_pairs(text)
-    if "password" in pairs:  # the error may not show the value
+    if re.search(r"(^|,)\s*password\s*=", text):  # no error may show the value
         raise UsageError(
             "--rdzv-conf: a password does not belong on the command line: "
             f"set {PASSWORD_VARIABLE}, or password_file=PATH"
         )
+    pairs = parse_pairs(text)
     values = {key: _value(key, value, alone=len(pairs) == 1) for key, value in pairs.items()}
     rank = values.pop("rank", None)
     access = _access({key: values.pop(key) for key in _ACCESS if key in values}, environ)
@@ -136,7 +137,8 @@ def _unknown(key: str) -> str:
 
 def _access(values: dict[str, Any], environ: Mapping[str, str]) -> EtcdAccess:
     password = environ.get(PASSWORD_VARIABLE) if "user" in values else None
-    if path := values.pop("password_file", None):
+    if path := values.get("password_file"):
+        values["password_file"] = os.path.abspath(path)
         password = Path(path).read_text().strip()
     if ("cert" in values) != ("key" in values):
         raise ValueError("ssl_cert and ssl_cert_key go together")

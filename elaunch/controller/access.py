@@ -89,6 +89,12 @@ class Security:
     tokens: Tokens | None = None
 
     @property
+    def words(self) -> str:
+        """What is configured, for nodes to compare: no token is in it."""
+        tls = () if self.tls is None else ("tls",) if self.tls.ca is None else ("mutual tls",)
+        return ", ".join((*tls, *(("tokens",) if self.tokens is not None else ())))
+
+    @property
     def access(self) -> Access:
         """The access that the token file gives; empty without one."""
         return self.tokens.access() if self.tokens is not None else Access()

@@ -8,9 +8,11 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from elaunch.controller.access import OPEN, TOKEN, Role, Security, token_for
 from elaunch.controller.commands import Command
+from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import CLIENT_OPTIONS, channel_credentials
 from elaunch.controller.job import NodeStatus
 from elaunch.controller.messages import (
@@ -21,7 +23,7 @@ from elaunch.controller.messages import (
     pack_status,
     unpack_command,
 )
-from elaunch.errors import UsageError
+from elaunch.errors import AccessRefusedError, UsageError
 from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Leader
@@ -34,11 +36,13 @@ OPTIONS = [
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a connection of its own: a server limits the streams of each
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 ]
 
 _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
+_REFUSALS = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 NextStatus = Callable[[int], Awaitable[tuple[int, NodeStatus]]]
 NextHeartbeat = Callable[[], Awaitable[Heartbeat]]
 
@@ -58,13 +62,16 @@ async def converse(
     next_heartbeat: NextHeartbeat,
     on_command: Callable[[Command], None],
     security: Security = OPEN,
+    counters: Counters | None = None,
 ) -> str:
     """One stream to ``leader``: every newer status goes up, every command of this epoch comes to ``on_command``.
 
     ``next_heartbeat`` returns each heartbeat when it is due.
 
-    Returns when the stream ends, with the reason.
+    Returns when the stream ends, with the reason. Raises AccessRefusedError where the token of this node's own file is
+    not taken.
     """
+    counters = counters or Counters()
     token = token_for(Role.AGENT, security.tokens, leader.token)
     try:
         opened = open_channel(leader.address, security)
@@ -74,16 +81,22 @@ async def converse(
         method: Any = channel.stream_stream(  # the stubs know the synchronous API only
             METHOD,
             request_serializer=pb.AgentMessage.SerializeToString,
-            response_deserializer=pb.Command.FromString,
+            response_deserializer=None,
         )
         call = method(metadata=(("elaunch-job", job_mark(job)), (TOKEN, token)))
         sender = asyncio.create_task(_send(call, epoch, next_status, next_heartbeat))
         try:
-            while (message := await call.read()) is not _EOF:
+            while (raw := await call.read()) is not _EOF:
+                message = _parsed(raw)
                 if message.leader_epoch == epoch:
                     on_command(unpack_command(message))
+                else:
+                    counters.refuse("stale command", epoch=message.leader_epoch, leader_epoch=epoch)
             return str(await call.details() or "the leader ended the stream")
         except grpc.aio.AioRpcError as error:
+            if error.code() in _REFUSALS and token != leader.token:  # no later record of a leader changes that
+                text = f"the leader at {leader.address} refused this node: {error.details()}"
+                raise AccessRefusedError(text) from None
             return str(error.details())
         except ValueError as error:
             return f"the leader speaks another language: {error}"
@@ -91,6 +104,14 @@ async def converse(
             sender.cancel()
             call.cancel()
             await asyncio.gather(sender, return_exceptions=True)
+
+
+def _parsed(raw: bytes) -> pb.Command:
+    """Raises ValueError. gRPC, left to do this itself, would log a traceback and hand on None."""
+    try:
+        return pb.Command.FromString(raw)
+    except DecodeError:
+        raise ValueError("it is no Command") from None
 
 
 async def _send(call: Any, epoch: int, next_status: NextStatus, next_heartbeat: NextHeartbeat) -> None:

@@ -18,6 +18,7 @@ _OPTION = {
     "max_restarts": "--max-restarts",
     "nproc": "--nproc-per-node",
     "program": "the program",
+    "security": "security (--tls-cert, --tls-ca, --token-file)",
 }
 
 
@@ -80,9 +81,8 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
 
 
 def _differences(theirs: Spec, ours: Spec, role: str) -> dict[str, tuple[Any, Any]]:
-    pairs: dict[str, tuple[Any, Any]] = {
-        name: (getattr(theirs, name), getattr(ours, name)) for name in ("min_nodes", "max_nodes", "max_restarts")
-    }
+    names = ("min_nodes", "max_nodes", "max_restarts", "security")
+    pairs: dict[str, tuple[Any, Any]] = {name: (getattr(theirs, name), getattr(ours, name)) for name in names}
     if role in theirs.roles:
         pairs |= {name: (theirs.roles[role].get(name), value) for name, value in ours.roles[role].items()}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

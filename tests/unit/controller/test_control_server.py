@@ -1,0 +1,231 @@
+"""A control server on loopback: messages of a time that is over, malformed ones, and strangers that take room."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+from job_makers import make_node
+
+from elaunch.clock import SystemClock
+from elaunch.controller import server as server_module
+from elaunch.controller.access import operator_token
+from elaunch.controller.client import converse
+from elaunch.controller.commands import Wait
+from elaunch.controller.counters import Counters
+from elaunch.controller.job import NodeStatus, Policy
+from elaunch.controller.leader import Term
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_status
+from elaunch.controller.server import ControlServer
+from elaunch.rendezvous.election import Leadership
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Leader, encode
+from tests.etcd.memory_store import MemoryStore
+
+KEYS = JobKeys("job")
+TOKEN = "t" * 32
+
+
+class World:
+    """A server that leads, its term on a store in memory, and node ``n1`` in the job."""
+
+    def __init__(self, port: int, server: ControlServer, term: Term, store: MemoryStore) -> None:
+        self.port, self.server, self.term, self.store = port, server, term, store
+
+    @property
+    def refused(self) -> dict[str, int]:
+        return self.server.counters.snapshot()
+
+    async def send(self, *messages: bytes, token: str = TOKEN, job: str = "job") -> grpc.StatusCode:
+        """One stream that sends ``messages``, and how it ends; CANCELLED where it would have gone on."""
+        metadata = (("elaunch-job", job_mark(job)), ("elaunch-token", token))
+        options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=options) as channel:
+            call: Any = channel.stream_stream(METHOD)(metadata=metadata)
+            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                for message in messages:
+                    await call.write(message)
+            with suppress(grpc.aio.AioRpcError, asyncio.TimeoutError):
+                while await asyncio.wait_for(call.read(), 0.3) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+                    pass
+            call.cancel()
+            return await call.code()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Let the loop turn until ``condition`` holds."""
+    for _ in range(5000):
+        if condition():
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("nothing came of it")
+
+
+def in_world(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        epoch = await store.put(KEYS.leader, b"n0")
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        term = Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(2, 4, 0), SystemClock(), "n0")
+        server = ControlServer("job")
+        port = await server.start("127.0.0.1")
+        server.serve(term, TOKEN)
+        running = asyncio.create_task(term.run())
+        try:
+            await until(lambda: "n1" in term.job.nodes)
+            await asyncio.wait_for(test(World(port, server, term, store)), 60)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def status(node: str = "n1", epoch: int = 0, **more: Any) -> bytes:
+    return pack_status(NodeStatus(node, **more), epoch).SerializeToString()
+
+
+def test_a_status_for_an_older_leader_has_no_effect_and_is_counted() -> None:
+    async def test(world: World) -> None:
+        now = world.term.epoch
+        old = status(epoch=now - 1, generation=7, leaving=True)
+        assert await world.send(status(epoch=now), old, old) is grpc.StatusCode.CANCELLED
+        assert world.refused == {"stale epoch": 2}
+        view = world.term.job.nodes["n1"].status
+        assert view is None or not view.leaving
+
+    in_world(test)
+
+
+def test_a_status_of_a_node_whose_lease_has_ended_is_refused_and_counted() -> None:
+    async def test(world: World) -> None:
+        await world.store.delete(KEYS.node("n1"))
+        await until(lambda: "n1" not in world.term.job.nodes)
+        assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.FAILED_PRECONDITION
+        assert world.refused == {"stale node": 1}
+
+    in_world(test)
+
+
+def test_a_command_of_an_older_leader_has_no_effect_and_is_counted() -> None:
+    """Sent by a server that thinks it leads still."""
+    heard: list[Any] = []
+    counters = Counters()
+
+    async def attach(_: Any, context: Any) -> None:
+        for epoch in (4, 5, 6):
+            await context.write(pack_command(Wait(f"of {epoch}"), epoch).SerializeToString())
+        await context.write(b"\xff" * 9)
+
+    async def run() -> None:
+        server = grpc.aio.server()
+        service, method = METHOD.removeprefix("/").split("/")
+        handler = grpc.stream_stream_rpc_method_handler(attach)
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        leader = Leader("n0", f"127.0.0.1:{port}", TOKEN)
+        never: Any = asyncio.Event().wait
+        ended = converse(leader, 5, "job", lambda _: never(), never, heard.append, counters=counters)
+        assert "another language" in await asyncio.wait_for(ended, 20)
+        await server.stop(0)
+
+    asyncio.run(run())
+    assert heard == [Wait("of 5")]
+    assert counters.snapshot() == {"stale command": 2}
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "reason"),
+    [
+        ("", grpc.StatusCode.UNAUTHENTICATED, "no token"),
+        ("x" * 32, grpc.StatusCode.UNAUTHENTICATED, "wrong token"),
+        (operator_token(TOKEN), grpc.StatusCode.PERMISSION_DENIED, "role"),
+    ],
+)
+def test_a_stream_needs_the_agents_token(token: str, code: grpc.StatusCode, reason: str) -> None:
+    async def test(world: World) -> None:
+        assert await world.send(status(epoch=world.term.epoch), token=token) is code
+        assert await world.send(token=TOKEN, job="another") is grpc.StatusCode.NOT_FOUND
+        assert world.refused == {reason: 1, "another job": 1}
+
+    in_world(test)
+
+
+def test_malformed_messages_end_their_own_stream_and_nothing_else() -> None:
+    """With the right token: what a buggy or another release's agent would send."""
+    numbers = random.Random(7)
+
+    async def test(world: World) -> None:
+        good = status(epoch=world.term.epoch, generation=3, store_port=5)
+        outcomes = []
+        for n in range(200):
+            cut = bytearray(good * numbers.randint(1, 3))
+            for _ in range(numbers.randint(1, 6)):
+                cut[numbers.randrange(len(cut))] = numbers.randrange(256)
+            sent = numbers.randbytes(numbers.randint(0, 300)) if n % 2 else bytes(cut)
+            outcomes.append(world.send(sent))
+        codes = await asyncio.gather(*outcomes)
+        expected = {
+            grpc.StatusCode.INVALID_ARGUMENT,
+            grpc.StatusCode.FAILED_PRECONDITION,
+            grpc.StatusCode.CANCELLED,
+        }
+        assert set(codes) <= expected, set(codes)
+        assert world.refused["malformed"] > 50
+        assert world.refused.keys() <= {"malformed", "stale epoch"}
+        assert await world.send(good) is grpc.StatusCode.CANCELLED, "a good stream is let in after all that"
+
+    in_world(test)
+
+
+def test_an_oversized_message_ends_its_own_stream() -> None:
+    async def test(world: World) -> None:
+        big = status(epoch=world.term.epoch, start_error="x" * (MAX_MESSAGE + 1))
+        for sent in ((big,), (status(epoch=world.term.epoch), big)):
+            assert await world.send(*sent) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.CANCELLED
+        assert world.refused == {}, "gRPC refuses it before we could count it"
+
+    in_world(test)
+
+
+def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "_connections", lambda: 8)
+
+    async def stranger(port: int) -> tuple[bool, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with suppress(asyncio.TimeoutError, ConnectionError):
+            return await asyncio.wait_for(reader.read(1), 1.0) == b"", writer
+        return False, writer
+
+    async def test(world: World) -> None:
+        heard: list[Any] = []
+        told = iter([(0, NodeStatus("n1"))])
+        never: Any = asyncio.Event().wait
+
+        async def next_status(_: int) -> Any:
+            return next(told, None) or await never()
+
+        leader = Leader("n0", f"127.0.0.1:{world.port}", TOKEN)
+        inside = asyncio.create_task(converse(leader, world.term.epoch, "job", next_status, never, heard.append))
+        await until(lambda: heard)
+        found = await asyncio.gather(*(stranger(world.port) for _ in range(40)))
+        assert sum(refused for refused, _ in found) >= 32
+        assert not inside.done()
+        await world.store.put(KEYS.node("n2"), encode(make_node(2)))
+        count = len(heard)
+        await until(lambda: len(heard) > count)  # two nodes are there: the wait for more is told
+        for _, writer in found:
+            writer.close()
+        inside.cancel()
+        await asyncio.gather(inside, return_exceptions=True)
+
+    in_world(test)
