@@ -6,6 +6,7 @@ Bounded in time, whatever state the ranks, and the file system of the log folder
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from elaunch.agent.stack_dump import call_site, main_stack
 from elaunch.agent.witness import Witness
 from elaunch.progress import RankProgress
+from elaunch.rendezvous.records import Reason
 from elaunch.rendezvous.waiting import within as in_time
 
 _LOOK_SECONDS = 0.01
@@ -45,13 +47,17 @@ class Evidence:
     ranks: tuple[RankEvidence, ...] = ()
 
 
-async def collect(folder: Path, witnesses: Sequence[Witness], within: float) -> Evidence:
-    """Ask the ranks, and save what they and the kernel say below ``folder``, in ``within`` seconds at most."""
+async def collect(folder: Path, witnesses: Sequence[Witness], within: float, why: Reason | None = None) -> Evidence:
+    """Ask the ranks, and save what they and the kernel say below ``folder``, in ``within`` seconds at most.
+
+    ``why`` is saved along with it.
+    """
     await _ask(witnesses, within)
     found = [_evidence(witness) for witness in witnesses]
     text = _paragraph(found)
     files = {name: data for witness in witnesses for name, data in _files(witness)}
-    summary = {"text": text, "ranks": [asdict(rank) for rank in found]}
+    reason = asdict(why) if why is not None else None
+    summary = {"why": reason, "text": text, "ranks": [asdict(rank) for rank in found]}
     files["summary.json"] = json.dumps(summary, indent=1).encode()
     files["summary.txt"] = text.encode() + b"\n"
     error = await _written(folder, files, within * (1 - _BY_THREAD - _BY_SIGNAL))
@@ -171,7 +177,7 @@ def _aside(work: Callable[[], str]) -> Awaitable[str]:
 
     def run() -> None:
         value = work()
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
             loop.call_soon_threadsafe(set_result, value)
 
     threading.Thread(target=run, name="evidence", daemon=True).start()

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from elaunch.agent.evidence import Evidence
 from elaunch.agent.exits import Exits
 from elaunch.agent.notice import Notice, Notified
 from elaunch.agent.ranks import Generation, Logs, Ranks
@@ -19,6 +20,7 @@ from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
 from elaunch.errors import StartError
+from elaunch.rendezvous.records import Reason
 from elaunch.rendezvous.waiting import beside
 
 
@@ -29,6 +31,8 @@ class Preparation(Protocol):
 
     @property
     def pages(self) -> Notified: ...
+
+    async def evidence(self, generation: int, why: Reason) -> Evidence: ...
 
     async def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
 
@@ -133,6 +137,9 @@ class Group:
 
     async def _before_stop(self, command: Abort) -> float | None:
         """What is done while the ranks still run; the grace that they have then, None for the usual one."""
+        if command.evidence and self.ranks.generation is not None:
+            found = await self._prepare.evidence(command.generation, Reason(command.code, command.reason))
+            self._log.warning("evidence_saved", folder=found.folder, text=found.text)
         if not command.notice or not self._notice.heard:
             return None
         await self._notice.give(command.reason, self._news)

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import socket
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from elaunch.agent.environment import (
     worker_environment,
 )
 from elaunch.agent.events import EventLog
+from elaunch.agent.evidence import Evidence, collect
 from elaunch.agent.logs_specs import Destination, reify
 from elaunch.agent.memory import OutOfMemory
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
@@ -39,9 +41,12 @@ from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit
 from elaunch.errors import StartError
+from elaunch.rendezvous.records import Reason
 
 HIDDEN_FROM_RANKS = ("ELAUNCH_ETCD_PASSWORD",)
 LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+
+EVIDENCE_SECONDS = 3.0
 
 
 class LaunchPreparation:
@@ -125,6 +130,14 @@ class LaunchPreparation:
     def witnesses(self, now: float) -> list[Witness]:
         """The ranks that run, to be asked for evidence. ``now`` in seconds of the monotonic clock."""
         return self.pages.witnesses(now, {n: streams.stderr for n, streams in self._streams.items()})
+
+    async def evidence(self, generation: int, why: Reason) -> Evidence:
+        """Save what can be known of the ranks that run: a few seconds at most, whatever state they are in."""
+        try:
+            folder = self.folder.evidence(generation)
+        except OSError as error:
+            return Evidence("", f"nothing was saved: {error}")
+        return await collect(folder, self.witnesses(time.monotonic()), EVIDENCE_SECONDS, why)
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
