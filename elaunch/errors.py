@@ -110,3 +110,31 @@ class AmbiguousError(ElaunchError):
     """The connection broke after a transaction was sent: it may or may not have been applied."""
 
     code = "ambiguous"
+
+
+class NoSuchJobError(ElaunchError):
+    """An operator's command names a job, node or rank that is not there."""
+
+    exit_code = 66  # EX_NOINPUT of sysexits.h
+    code = "not_found"
+
+
+class JobFinishedError(ElaunchError):
+    """An operator's command came after the job's end."""
+
+    exit_code = 67
+    code = "job_finished"
+
+
+class CommandRefusedError(ElaunchError):
+    """The job's state does not allow an operator's command, or what it asked for did not come about."""
+
+    exit_code = 68
+    code = "refused"
+
+
+class UnansweredError(ElaunchError):
+    """An operator's command stands, and what becomes of it was not told in time."""
+
+    exit_code = 74  # EX_IOERR of sysexits.h
+    code = "unanswered"

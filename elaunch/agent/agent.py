@@ -17,12 +17,13 @@ from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.opening import Parts, opened
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome
+from elaunch.agent.requests import Requests
 from elaunch.agent.signals import SignalWatch, stopped_by
 from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
 from elaunch.clock import SystemClock
-from elaunch.controller.commands import End
+from elaunch.controller.commands import Command, End, Leave, Request, Signal, Stacks
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous.keys import JobKeys
@@ -55,6 +56,7 @@ class Agent:
         self._parts = parts
         self._signals = signals
         self._lease = 0
+        self._requests = Requests(parts.group.ranks, parts.board)
         conf = options.conf
         self._site = Site(
             store=parts.backend.store,
@@ -81,7 +83,7 @@ class Agent:
             close_timeout=conf.close_timeout,
             on_deadline=self._on_deadline,
             on_lease=self._on_lease,
-            on_command=parts.group.want,
+            on_command=self._on_command,
             next_heartbeat=parts.pulse.next,
             stop_ranks=self._stop_ranks,
             security=options.security,
@@ -104,6 +106,7 @@ class Agent:
                     return stopped_by(self._signals.first)
                 await self._await_etcd()
         finally:
+            self._requests.close()
             for task in (running, watching):
                 task.cancel()
             await asyncio.gather(running, watching, return_exceptions=True)
@@ -149,6 +152,14 @@ class Agent:
         membership = Membership(self._site, node)
         self._signals.attach(membership, self._parts.board, self._parts.group.ranks, self._options.shutdown_timeout)
         return asyncio.create_task(membership.run())
+
+    def _on_command(self, command: Command | Request) -> None:
+        if isinstance(command, (Signal, Stacks)):
+            self._requests.take(command)
+        elif isinstance(command, Leave):
+            self._signals.leave(command.reason)
+        else:
+            self._parts.group.want(command)
 
     async def _stop_ranks(self, grace: float | None) -> None:
         await self._parts.group.leave(grace=grace)

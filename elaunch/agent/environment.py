@@ -41,6 +41,7 @@ class Group:
     master_port: int
     signals: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     virtual_local_rank: bool = False
+    from_step: int = -1
 
 
 def worker_environment(base: Mapping[str, str], place: Place, group: Group, error_file: str = "") -> dict[str, str]:
@@ -83,6 +84,7 @@ def _of_group(base: Mapping[str, str], group: Group) -> dict[str, str]:
         "ELAUNCH_JOB": group.job,
         "ELAUNCH_NODE_ID": group.node_id,
         "ELAUNCH_GENERATION": str(group.generation),
+        **({"ELAUNCH_FROM_STEP": str(group.from_step)} if group.from_step >= 0 else {}),
         # A program may overwrite MASTER_PORT; elaunch/worker/stores.py must still know the agent's.
         "ELAUNCH_STORE_PORT": str(group.master_port),
     }

@@ -15,7 +15,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
 from elaunch.controller.access import OPEN, Security
 from elaunch.controller.client import NextHeartbeat, converse
-from elaunch.controller.commands import Command, End, end_of
+from elaunch.controller.commands import Command, End, Request, end_of
 from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
 from elaunch.controller.server import ControlServer
@@ -59,7 +59,7 @@ class Site:
     close_timeout: float
     on_deadline: Callable[[float], None]
     on_lease: Callable[[int], None]
-    on_command: Callable[[Command], None]
+    on_command: Callable[[Command | Request], None]
     next_heartbeat: NextHeartbeat
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
     security: Security = OPEN
@@ -263,7 +263,7 @@ class Membership:
                 raise LeaseLostError(f"the leader at {leader.address} cannot be reached for {silent:.0f} s: {why}")
             await asyncio.sleep(RETRY_STREAM)
 
-    def _take(self, command: Command) -> None:
+    def _take(self, command: Command | Request) -> None:
         self._attached.set()
         if self._end.done():
             return  # this node is on its way out: nothing may start here any more

@@ -21,13 +21,14 @@ from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.events import EventLog
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
+from elaunch.agent.local_jobs import registered
 from elaunch.agent.logs_specs import arguments
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.pulse import Pulse
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
-from elaunch.agent.store import Backend, local_address, open_backend
+from elaunch.agent.store import Backend, etcd_access, local_address, open_backend
 from elaunch.agent.torchside import torch_side
 from elaunch.agent.watchdog import watchdog
 from elaunch.clock import SystemClock
@@ -104,6 +105,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     backend = await open_backend(options)
     if backend.embedded is not None:
         spared.append(backend.embedded.keeper)
+    stack.enter_context(registered(options.job, backend.endpoints, etcd_access(options)))
     stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
     address = local_address(options)
     board = StatusBoard()

@@ -96,6 +96,7 @@ class LaunchPreparation:
             master_port=start.store_port,
             signals=",".join(s.name for s in options.signals),
             virtual_local_rank=options.virtual_local_rank,
+            from_step=start.from_step,
         )
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
         envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}

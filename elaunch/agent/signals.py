@@ -92,10 +92,18 @@ class SignalWatch:
             self._passing.add(task)
             task.add_done_callback(self._passing.discard)
 
-    def _stop(self, signum: signal.Signals) -> None:
+    def leave(self, reason: str) -> None:
+        """Leave as after a SIGTERM, on an operator's word that came through the leader."""
+        if self._board is not None and not self._board.now.leaving:
+            self._stop(signal.SIGTERM, reason)
+
+    def _stop(self, signum: signal.Signals, reason: str = "") -> None:
         again = self.first is not None
         self.first = self.first or signum
-        structlog.get_logger().info("signal_received", signal=signum.name)
+        if reason:
+            structlog.get_logger().info("asked_to_leave", reason=reason)
+        else:
+            structlog.get_logger().info("signal_received", signal=signum.name)
         if self._leaver is None or self._board is None or self._ranks is None:
             if self._main is not None and not again:
                 self._main.cancel()
@@ -103,7 +111,7 @@ class SignalWatch:
         self._ranks.stop_signal = self.first
         self._board.update(
             leaving=True,
-            leaving_reason=f"stopped by {self.first.name}",
+            leaving_reason=reason or f"stopped by {self.first.name}",
             leaving_exit_code=128 + self.first,
             stop_job=self.first is signal.SIGINT,
         )

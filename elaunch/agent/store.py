@@ -15,7 +15,7 @@ from elaunch.rendezvous.addresses import own_address, owns, resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.tls import NAME
+from elaunch.rendezvous.tls import NAME, Tls
 from elaunch.rendezvous.waiting import within
 
 LOOPBACK = "127.0.0.1"
@@ -64,8 +64,11 @@ def etcd_access(options: LaunchOptions) -> EtcdAccess:
     if options.backend == "etcd":
         return options.conf.access
     tls = options.security.tls
-    if tls is None or options.standalone:
-        return EtcdAccess()
+    return EtcdAccess() if tls is None or options.standalone else tls_access(tls)
+
+
+def tls_access(tls: Tls) -> EtcdAccess:
+    """How an embedded etcd with a job's own certificate is spoken to."""
     cert, key = (str(tls.cert), str(tls.key)) if tls.ca is not None else (None, None)
     return EtcdAccess("https", str(tls.authority), cert, key, server_name=NAME)
 

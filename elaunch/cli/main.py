@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from elaunch.cli.operator_flags import OPERATOR_COMMANDS
 from elaunch.cli.options import parse
 from elaunch.cli.parser import HINT
 from elaunch.errors import ElaunchError, StartError
@@ -66,5 +67,12 @@ def _complain(line: str, exit_code: int) -> int:
     return exit_code
 
 
-COMMANDS: dict[str, Command] = {}
+def operate(arguments: Sequence[str]) -> int:
+    """A command for a job that runs."""
+    from elaunch.cli.operator import main as command
+
+    return command(arguments, os.environ)
+
+
+COMMANDS: dict[str, Command] = dict.fromkeys(OPERATOR_COMMANDS, operate)
 """What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from elaunch.controller.aborting import EXIT_START_FAILED
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, Job, NodeView
-from elaunch.rendezvous.records import Phase, Plan
+from elaunch.controller.operations import RESTARTED, SCALED
+from elaunch.rendezvous.journal import Operation
+from elaunch.rendezvous.records import Member, Phase, Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Start:
     store_port: int
     host_store: bool
     reason: str
+    from_step: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,39 @@ class Wait:
     reason: str
 
 
-Command = Start | Abort | End | Wait
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leave the job as after a SIGTERM; what runs goes on until the leader says otherwise."""
 
-PLANNED = frozenset({"node_left", "node_joined", "stopped"})  # reasons of a stop that has the time of a notice
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Send ``signum`` to these local ranks (none: to all) of this generation, and answer under ``id``, once."""
+
+    id: str
+    generation: int
+    signum: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """Answer under ``id`` with the stacks of these local ranks (none: of all) of this generation, once."""
+
+    id: str
+    generation: int
+    ranks: tuple[int, ...]
+
+
+Request = Signal | Stacks
+"""Not a level but asked beside it, until the node's status holds the answer. A node does each id once."""
+
+Command = Start | Abort | End | Wait | Leave
+
+# Reasons of a stop that has the time of a notice.
+PLANNED = frozenset({"node_left", "node_joined", "stopped", RESTARTED, SCALED})
 
 
 def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command:
@@ -81,6 +114,8 @@ def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command
     running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
     if job.phase is Phase.ABORTING and member and not job.uncommitted:
         return Abort(job.generation, job.reason.code, job.reason.text, job.evidence, job.reason.code in PLANNED)
+    if view.leave and view.status and not view.status.leaving:
+        return Leave(view.leave)
     if running and member and job.plan:
         return start_of(job.plan, node_id)
     return _outside(job, view, waiting)
@@ -108,6 +143,7 @@ def start_of(plan: Plan, node_id: str) -> Start:
         store_port=plan.store_port,
         host_store=plan.store_node == node_id,
         reason=plan.reason.text,
+        from_step=plan.from_step,
     )
 
 
@@ -120,9 +156,31 @@ def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
         return End("left", status.leaving_exit_code, "node_left", status.leaving_reason)
     if status is not None and status.start_error:
         return End("failed", EXIT_START_FAILED, "start_failed", status.start_error)
+    if view.barred:
+        return Wait(view.barred)
     if job.phase in (Phase.STARTING, Phase.RUNNING):
         full = len(job.members) >= job.policy.max_nodes
         return Wait("the job has all the nodes that it may have; this one is a spare" if full else "joining")
     if job.phase is Phase.WAITING:
         return Wait(waiting_for(job) if waiting is None else waiting)
     return Wait("the next generation is being formed")
+
+
+def requests_for(job: Job, node_id: str) -> list[Request]:
+    """What operators want of one node now, beside what it does."""
+    member = job.plan.member(node_id) if job.plan else None
+    if member is None or job.uncommitted:
+        return []
+    wanted = []
+    for operation in job.operations:
+        if operation.id in job.answer_by and node_id in operation.nodes and node_id not in operation.answers:
+            wanted.append(_request(operation, member))
+    return wanted
+
+
+def _request(operation: Operation, member: Member) -> Request:
+    rank = int(operation.arguments.get("rank", -1))
+    ranks = () if rank < 0 else (rank - member.rank0,)
+    if operation.kind == "signal":
+        return Signal(operation.id, operation.generation, int(operation.arguments["signal"]), ranks)
+    return Stacks(operation.id, operation.generation, ranks)

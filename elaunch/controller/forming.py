@@ -74,5 +74,6 @@ def adopt(job: Job, plan: Plan, now: float) -> Job:
         succeeded=frozenset(),
         last_call=None,
         grow_at=None,
+        from_step=-1,
         since=now,
     )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from elaunch.rendezvous.journal import Operation
+from elaunch.rendezvous.records import Drain, Member, Node, Phase, Plan, Reason, State
 from elaunch.rendezvous.records import Failure as Failure
-from elaunch.rendezvous.records import Member, Node, Phase, Plan, Reason, State
 from elaunch.rendezvous.records import RankExit as RankExit
 
 BEGINNING = Reason("start", "the job starts")
@@ -31,6 +32,15 @@ class RunPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """What a node says to a request of an operator, named by the operation's id."""
+
+    id: str
+    ok: bool
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeStatus:
     """All that an agent says of itself; each status replaces the one before."""
 
@@ -44,19 +54,26 @@ class NodeStatus:
     leaving_exit_code: int = 0
     stop_job: bool = False
     start_error: str = ""
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """A node with a live key: its record, and its last status (None until its stream is attached)."""
+    """A node with a live key: its record, and its last status (None until its stream is attached).
+
+    ``barred`` says why it may not be given ranks, where that is so; ``leave`` why it is to leave the job.
+    """
 
     node: Node
     status: NodeStatus | None = None
+    barred: str = ""
+    leave: str = ""
 
     @property
     def eligible(self) -> bool:
         """May be given ranks now or as soon as it is at rest."""
-        return self.status is not None and not self.status.leaving and not self.status.start_error
+        status = self.status
+        return status is not None and not status.leaving and not status.start_error and not self.barred
 
     def at_rest(self, generation: int) -> bool:
         """Nothing of ``generation`` or an older one is alive here, and the node knows that it may not start it."""
@@ -100,7 +117,9 @@ class Job:
     the ranks' stacks are taken before they are stopped, ``verdict`` what the job ends as when the abort is through.
     ``ready`` counts the eligible nodes, so that a thousand joins need not look at a thousand nodes each.
     ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
-    that the job began with, 0 before it has.
+    that the job began with, 0 before it has. ``operations`` are the
+    operators' commands that are not yet over, or not yet written; ``answer_by`` says until when those among them that
+    wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
     """
 
     policy: Policy
@@ -126,6 +145,11 @@ class Job:
     grown_at: float | None = None
     growths: int = 0
     ready: int = 0
+    operations: tuple[Operation, ...] = ()
+    answer_by: Mapping[str, float] = field(default_factory=dict)
+    scaled: bool = False
+    from_step: int = -1
+    drained: tuple[Drain, ...] = ()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -148,6 +172,10 @@ class Job:
             self.failures[0] if self.failures else None,
             self.evidence,
             self.world,
+            self.policy.min_nodes if self.scaled else 0,
+            self.policy.max_nodes if self.scaled else 0,
+            self.from_step,
+            self.drained,
         )
 
     def with_node(self, view: NodeView) -> Job:

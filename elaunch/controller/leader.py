@@ -13,15 +13,20 @@ from dataclasses import replace
 import structlog
 
 from elaunch.clock import Clock
-from elaunch.controller.commands import Wait, command_for
+from elaunch.controller.commands import Wait, command_for, requests_for
 from elaunch.controller.counters import Counters
 from elaunch.controller.forming import waiting_for
+from elaunch.controller.history import Entry, told
 from elaunch.controller.job import Job, NodeStatus, Policy
+from elaunch.controller.ledger import Ledger, operation_in
+from elaunch.controller.sightings import RankView
 from elaunch.controller.state import (
     Diagnosed,
     Event,
     NodeJoined,
     NodeLost,
+    OperationsWritten,
+    OperatorCommand,
     PlanCommitted,
     StatusReceived,
     Tick,
@@ -34,14 +39,14 @@ from elaunch.controller.vigil import Vigil
 from elaunch.errors import CompactedError
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
-from elaunch.rendezvous.fence import Committer
+from elaunch.rendezvous.journal import Standing
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State, decode, encode
-from elaunch.rendezvous.store import Change, Compare, Delete, KeyValue, Op, Put, Store, absent
+from elaunch.rendezvous.records import Drain, Node, Phase, Plan, Reason, State, decode
+from elaunch.rendezvous.store import Change, KeyValue, Store
 
 RETELL = 1.0  # seconds between two tellings of what a job waits for
 NOT_LEADING = "this agent does not lead any more"
-KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
+COMMANDS_AT_ONCE = 20  # operators' commands that one transaction answers
 
 
 class Term:
@@ -58,7 +63,6 @@ class Term:
         self.counters = Counters()  # the server that serves this term puts its own here
         self._store = store
         self._keys = keys
-        self._guard = leadership.guard
         self._policy = policy
         self._clock = clock
         self._node_id = node_id
@@ -69,13 +73,12 @@ class Term:
         self._lost: set[str] = set()
         self._ended = False
         self._waiting = ""
-        self._said: tuple[Phase, int, bool, str] | None = None
+        self._said: tuple[Phase, int, bool, str, Policy, tuple[Drain, ...]] | None = None
         self._heard: set[str] = set()
+        self._heard_at: dict[str, float] = {}
         self._retell = 0.0
-        self._written: State | None = None
-        self._writing: asyncio.Task[None] | None = None
         self._vigil = Vigil(policy, clock.monotonic())
-        self._committer = Committer(store, keys.commit)
+        self._ledger = Ledger(store, keys, leadership.guard, clock)
         self._log = structlog.get_logger().bind(job=keys.job)
 
     @property
@@ -83,20 +86,41 @@ class Term:
         """The state of the job as this leader knows it."""
         return self._job
 
+    @property
+    def now(self) -> float:
+        """The leader's monotonic clock, in seconds."""
+        return self._clock.monotonic()
+
+    def hears(self, node_id: str) -> bool:
+        """Whether this node has a stream."""
+        return node_id in self._outboxes
+
+    def silence(self, node_id: str) -> float:
+        """Seconds since the node's last message; -1 if there was none."""
+        return self.now - self._heard_at[node_id] if node_id in self._heard_at else -1.0
+
+    @property
+    def ranks(self) -> tuple[RankView, ...]:
+        """What is known of the ranks' progress, by rank."""
+        return self._vigil.views
+
     async def run(self) -> None:
         running: list[asyncio.Task[None]] = []
         try:
             revision = await self._load()
-            watch = asyncio.create_task(self._watch(revision, set(self._job.nodes)))
-            running.append(watch)
-            self._dispatch()
+            running.append(asyncio.create_task(self._watch(revision, set(self._job.nodes))))
+            running.append(asyncio.create_task(self._watch_commands(revision)))
+            watches = set(running)
+            await self._follow_up()
             while not self._over():
-                await self._turn(watch)
+                for event in await self._next_events(watches):
+                    self._step(event)
+                await self._follow_up()
         finally:
             self._ended = True
             for outbox in self._outboxes.values():
                 outbox.close(NOT_LEADING)
-            running += [self._writing] if self._writing else []
+            running += [self._ledger.writing] if self._ledger.writing else []
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
@@ -116,6 +140,7 @@ class Term:
             command = command_for(self._job, view, self._waiting)
             if not isinstance(command, Wait):  # its status comes next, and may be all that is waited for
                 outbox.offer(command)
+            self._ask(outbox)
         return outbox
 
     def detach(self, outbox: Outbox) -> None:
@@ -131,49 +156,51 @@ class Term:
         elif status.node_id in self._job.nodes:
             self._events.put_nowait(StatusReceived(status))
             self._heard.add(status.node_id)
+            self._heard_at[status.node_id] = self.now
         else:
             self._early[status.node_id] = status
 
     def hear(self, beat: Heartbeat) -> None:
         """A node's heartbeat. A stale one is refused and counted."""
-        if not self._vigil.hear(beat, self._clock.monotonic()) and self._job.phase is Phase.RUNNING:
+        if self._vigil.hear(beat, self.now):
+            self._heard_at[beat.node_id] = self.now
+        elif self._job.phase is Phase.RUNNING:
             self._log.debug("stale_heartbeat_refused", node=beat.node_id, generation=beat.generation)
 
     # --- the loop -----------------------------------------------------------------------------------------------
 
-    async def _turn(self, watch: asyncio.Task[None]) -> None:
-        """One round: take what has happened, step, write, tell."""
-        for event in await self._next_events(watch):
-            self._step(event)
-        if self._job.uncommitted and self._job.plan is not None:
-            await self._commit_plan(self._job.plan)
-            self._step(PlanCommitted(self._job.plan.generation))
-        if self._job.phase.final:
-            await self._write_state()
+    async def _follow_up(self) -> None:
+        """What follows from where the job is now: write, then tell."""
+        if self._job.uncommitted and (plan := self._job.plan) is not None:
+            written = await self._ledger.commit_plan(plan, self._job)
+            self._step(PlanCommitted(plan.generation))
+            self._step(OperationsWritten(written))
+        while self._ledger.owes(self._job):
+            self._step(OperationsWritten(await self._ledger.write(self._job)))
         self._dispatch()
         if not self._job.phase.final:
-            self._write_state_behind()
+            self._ledger.write_behind(self._job)
 
-    async def _next_events(self, watch: asyncio.Task[None]) -> list[Event]:
+    async def _next_events(self, watches: set[asyncio.Task[None]]) -> list[Event]:
         now = self._clock.monotonic()
         deadline = min((t for t in (next_deadline(self._job, now), self._vigil.due) if t is not None), default=None)
         if self._job.phase is Phase.WAITING:
             deadline = min(self._retell, deadline or self._retell)
         timeout = None if deadline is None else max(0.0, deadline - now)
         getter = asyncio.ensure_future(self._events.get())
-        waits = {getter, watch} | ({self._writing} if self._writing else set())
+        writing = self._ledger.writing
+        waits = {getter, *watches} | ({writing} if writing else set())
         done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         events: list[Event] = []
         if getter in done:
             events.append(getter.result())
         else:
             getter.cancel()
-        if watch in done:
+        for watch in watches & done:
             watch.result()
-        if self._writing and self._writing in done:
-            writing, self._writing = self._writing, None
-            writing.result()
-        while not self._events.empty():
+        if writing in done:
+            await self._ledger.settle()
+        while not self._events.empty() and _commands(events) < COMMANDS_AT_ONCE:
             events.append(self._events.get_nowait())
         return [*events, *self._judged()] or [Tick()]
 
@@ -184,10 +211,13 @@ class Term:
             return []
         for silent in judgement.silent:
             self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
+            self._ledger.note([Entry("node_silent", silent.text, self._vigil.generation)])
         hang = judgement.hang
         return [Diagnosed(self._vigil.generation, Reason(hang.code, hang.text))] if hang else []
 
     def _step(self, event: Event) -> None:
+        if isinstance(event, OperatorCommand) and self._ledger.stands(event.operation.id):
+            return  # seen twice: it has had its effect
         before = self._job
         self._job = step(before, event, self._clock.monotonic())
         if isinstance(event, NodeJoined):
@@ -196,21 +226,19 @@ class Term:
             self._job = step(self._job, StatusReceived(status), self._clock.monotonic())
         if isinstance(event, NodeLost):
             self._lost.add(event.node_id)
+            self._heard_at.pop(event.node_id, None)
             if outbox := self._outboxes.pop(event.node_id, None):
                 outbox.close("the lease of this node has ended; it must join again")
         self._vigil.follow(self._job, self._clock.monotonic())
-        self._report(before)
+        self.note(told(before, self._job))
 
-    def _report(self, before: Job) -> None:
-        job = self._job
-        if (job.phase, job.generation) != (before.phase, before.generation):
-            self._log.debug(  # each node tells its own part
-                f"job_{job.phase.value}",
-                generation=job.generation,
-                restart_count=job.restart_count,
-                nodes=len(job.nodes),
-                reason=job.reason.text,
-            )
+    def note(self, entries: Sequence[Entry]) -> None:
+        """Log what has happened, and put it into the job's history."""
+        for entry in entries:
+            # Each node tells its own part of the job's course; what operators ask for only the leader knows.
+            tell = self._log.info if entry.code.startswith("command_") else self._log.debug
+            tell(entry.code, generation=entry.generation, text=entry.text)
+        self._ledger.note(entries)
 
     def _dispatch(self) -> None:
         """Tell each node what it should do now.
@@ -221,17 +249,27 @@ class Term:
         now = self._clock.monotonic()
         if now >= self._retell:
             self._waiting, self._retell = waiting_for(self._job), now + RETELL
-        said = (self._job.phase, self._job.generation, self._job.uncommitted, self._waiting)
+        job = self._job
+        said = (job.phase, job.generation, job.uncommitted, self._waiting, job.policy, job.drained)
         concerned = self._heard & self._outboxes.keys() if said == self._said else self._outboxes.keys()
         for node_id in concerned:
             if view := self._job.nodes.get(node_id):
                 self._outboxes[node_id].offer(command_for(self._job, view, self._waiting))
+        if job.answer_by:
+            for outbox in self._outboxes.values():
+                self._ask(outbox)
         self._said = said
         self._heard.clear()
 
+    def _ask(self, outbox: Outbox) -> None:
+        """Pass on what operators want of this node, once it is written that they do."""
+        for request in requests_for(self._job, outbox.node_id):
+            if self._ledger.stands(request.id):
+                outbox.ask(request)
+
     def _unwritten_end(self) -> bool:
         """The job is over, and etcd does not say so yet: nobody is to hear of it."""
-        return self._job.phase.final and self._job.state != self._written
+        return self._job.phase.final and not self._ledger.ends(self._job)
 
     def _over(self) -> bool:
         return self._job.phase.final and not (self._job.nodes.keys() - {self._node_id})
@@ -243,17 +281,23 @@ class Term:
 
         The commit before it shuts out what an earlier term of this same leader may still have under way.
         """
-        await self._commit([self._guard], [])
+        await self._ledger.fence()
         snapshot = await self._store.list(self._keys.prefix)
         by_key = {kv.key: kv for kv in snapshot.items}
         state = decode(State, by_key[self._keys.state].value) if self._keys.state in by_key else None
         plans = [kv for kv in snapshot.items if kv.key.startswith(self._keys.plans)]
         plan = decode(Plan, plans[-1].value) if plans else None
         nodes = [_node(kv) for kv in snapshot.items if kv.key.startswith(self._keys.nodes)]
-        self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic())
-        self._written = state
+        commands = self._ledger.load(state, snapshot.items)
+        accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED)
+        self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic(), accepted)
         self._step(Tick())
         self._log.info("leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation)
+        host = next((node.host for node in nodes if node.node_id == self._node_id), self._node_id)
+        self._ledger.note([Entry("leading", f"{host} ({self._node_id}) leads", self._job.generation)])
+        for command in commands:
+            if command.standing is Standing.PENDING:
+                self._events.put_nowait(OperatorCommand(command))
         for node_id in list(self._early):
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
@@ -290,42 +334,30 @@ class Term:
             told.discard(event.node_id)
         self._events.put_nowait(event)
 
-    async def _commit_plan(self, plan: Plan) -> None:
-        state = self._job.state
-        ops: list[Op] = [
-            Put(self._keys.plan(plan.generation), encode(plan)),
-            Put(self._keys.state, encode(state)),
-        ]
-        if plan.generation > KEPT_PLANS:
-            ops.append(Delete(self._keys.plan(plan.generation - KEPT_PLANS)))
-        await self._settle_writing()
-        await self._commit([self._guard, absent(self._keys.plan(plan.generation))], ops)
-        self._written = state
+    async def _watch_commands(self, revision: int) -> None:
+        """Every command that an operator writes becomes an event, in the order in which the store took it."""
+        while True:
+            try:
+                async for _, changes in self._store.watch(self._keys.commands, start_revision=revision + 1):
+                    for change in changes:
+                        if not change.deleted:
+                            self._read_command(change.kv)
+            except CompactedError:
+                snapshot = await self._store.list(self._keys.commands)
+                revision = snapshot.revision
+                for kv in sorted(snapshot.items, key=lambda kv: kv.create_revision):
+                    self._read_command(kv)
 
-    async def _write_state(self) -> None:
-        state = self._job.state
-        if state == self._written:
-            return
-        await self._settle_writing()
-        await self._commit([self._guard], [Put(self._keys.state, encode(state))])
-        self._written = state
+    def _read_command(self, kv: KeyValue) -> None:
+        operation = operation_in(self._keys, kv)
+        if operation is None:
+            self._log.warning("malformed_command_refused", key=kv.key)
+        elif operation.standing is Standing.PENDING and not self._ledger.stands(operation.id):
+            self._events.put_nowait(OperatorCommand(operation))
 
-    def _write_state_behind(self) -> None:
-        """Write a state that nobody has to wait for, one at a time."""
-        if self._writing is None and self._job.state != self._written:
-            self._writing = asyncio.create_task(self._put_state(self._job.state))
 
-    async def _put_state(self, state: State) -> None:
-        await self._commit([self._guard], [Put(self._keys.state, encode(state))])
-        self._written = state
-
-    async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
-        await self._committer.commit(guards, ops)
-
-    async def _settle_writing(self) -> None:
-        if self._writing is not None:
-            writing, self._writing = self._writing, None
-            await writing
+def _commands(events: Sequence[Event]) -> int:
+    return sum(isinstance(event, OperatorCommand) for event in events)
 
 
 def _node(kv: KeyValue) -> Node:

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from elaunch.controller.commands import Abort, Command, End, Start, Wait
-from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
+from elaunch.controller.commands import Abort, Command, End, Leave, Request, Signal, Stacks, Start, Wait
+from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 
@@ -34,6 +34,17 @@ def job_mark(job: str) -> str:
     return hashlib.sha256(job.encode()).hexdigest()
 
 
+def pack_run_phase(phase: RunPhase) -> pb.RunPhase:
+    return _PHASES[phase]
+
+
+def unpack_run_phase(phase: pb.RunPhase) -> RunPhase:
+    """Raises ValueError on a phase that this release does not know."""
+    if phase not in _PHASES_BACK:
+        raise ValueError(f"unknown run phase {phase}")
+    return _PHASES_BACK[phase]
+
+
 def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
     packed = pb.NodeStatus(
         generation=status.generation,
@@ -41,10 +52,11 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         exits=_pack_exits(status.exits),
         store_port=status.store_port,
         leaving=status.leaving,
-        leaving_reason=_sendable(status.leaving_reason),
+        leaving_reason=sendable(status.leaving_reason),
         leaving_exit_code=status.leaving_exit_code,
         stop_job=status.stop_job,
-        start_error=_sendable(status.start_error),
+        start_error=sendable(status.start_error),
+        answers=[pb.Answer(id=a.id, ok=a.ok, text=sendable(a.text)) for a in status.answers],
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
@@ -68,12 +80,10 @@ def unpack_agent(message: pb.AgentMessage) -> NodeStatus | Heartbeat:
 
 
 def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
-    if message.phase not in _PHASES_BACK:
-        raise ValueError(f"unknown run phase {message.phase}")
     return NodeStatus(
         node_id=node_id,
         generation=message.generation,
-        phase=_PHASES_BACK[message.phase],
+        phase=unpack_run_phase(message.phase),
         exits=tuple(_unpack_exit(e) for e in message.exits),
         store_port=message.store_port,
         leaving=message.leaving,
@@ -81,16 +91,27 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         leaving_exit_code=message.leaving_exit_code,
         stop_job=message.stop_job,
         start_error=message.start_error,
+        answers=tuple(Answer(a.id, a.ok, a.text) for a in message.answers),
     )
 
 
-def pack_command(command: Command, epoch: int) -> pb.Command:
+def pack_command(command: Command | Request, epoch: int) -> pb.Command:
+    if isinstance(command, Signal):
+        signal = pb.Signal(
+            id=command.id, generation=command.generation, signum=command.signum, local_ranks=command.ranks
+        )
+        return pb.Command(leader_epoch=epoch, signal=signal)
+    if isinstance(command, Stacks):
+        stacks = pb.Stacks(id=command.id, generation=command.generation, local_ranks=command.ranks)
+        return pb.Command(leader_epoch=epoch, stacks=stacks)
+    if isinstance(command, Leave):
+        return pb.Command(leader_epoch=epoch, leave=pb.Leave(reason=sendable(command.reason)))
     if isinstance(command, Start):
         values = {name: getattr(command, name) for name in Start.__slots__}
-        start = pb.Start(**values | {"reason": _sendable(command.reason)})
+        start = pb.Start(**values | {"reason": sendable(command.reason)})
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
-        reason = _sendable(command.reason)
+        reason = sendable(command.reason)
         abort = pb.Abort(generation=command.generation, code=command.code, reason=reason)
         abort.evidence, abort.notice = command.evidence, command.notice
         return pb.Command(leader_epoch=epoch, abort=abort)
@@ -100,14 +121,14 @@ def pack_command(command: Command, epoch: int) -> pb.Command:
             outcome=command.outcome,
             exit_code=command.exit_code,
             code=command.code,
-            reason=_sendable(command.reason),
+            reason=sendable(command.reason),
             failures=failures,
         )
         return pb.Command(leader_epoch=epoch, end=end)
-    return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=_sendable(command.reason)))
+    return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=sendable(command.reason)))
 
 
-def unpack_command(message: pb.Command) -> Command:
+def unpack_command(message: pb.Command) -> Command | Request:
     """Raises ValueError on a command that this release does not know."""
     kind = message.WhichOneof("command")
     if kind == "start":
@@ -121,6 +142,13 @@ def unpack_command(message: pb.Command) -> Command:
         return End(end.outcome, end.exit_code, end.code, end.reason, failures)
     if kind == "wait":
         return Wait(message.wait.reason)
+    if kind == "leave":
+        return Leave(message.leave.reason)
+    if kind == "signal":
+        asked = message.signal
+        return Signal(asked.id, asked.generation, asked.signum, tuple(asked.local_ranks))
+    if kind == "stacks":
+        return Stacks(message.stacks.id, message.stacks.generation, tuple(message.stacks.local_ranks))
     raise ValueError(f"unknown command {kind}")
 
 
@@ -132,7 +160,7 @@ def _pack_exits(exits: tuple[RankExit, ...]) -> list[pb.RankExit]:
 
 def _pack_exit(end: RankExit) -> pb.RankExit:
     values: dict[str, Any] = {name: getattr(end, name) for name in RankExit.__slots__}
-    texts = {name: _sendable(value) for name, value in values.items() if isinstance(value, str)}
+    texts = {name: sendable(value) for name, value in values.items() if isinstance(value, str)}
     return pb.RankExit(**values | texts)
 
 
@@ -142,14 +170,14 @@ def _unpack_exit(end: pb.RankExit) -> RankExit:
 
 def _pack_progress(rank: RankProgress) -> pb.RankProgress:
     values: dict[str, Any] = {name: getattr(rank, name) for name in _PLAIN}
-    texts = {name: _sendable(values[name]) for name in ("state", "section", "where")}
+    texts = {name: sendable(values[name]) for name in ("state", "section", "where")}
     groups = [
         pb.GroupProgress(
-            name=_sendable(group.name),
+            name=sendable(group.name),
             size=group.size,
             started=group.started,
             finished=group.finished,
-            collective=_sendable(group.collective),
+            collective=sendable(group.collective),
             ranks=group.ranks,
         )
         for group in rank.groups
@@ -165,6 +193,6 @@ def _unpack_progress(message: pb.RankProgress) -> RankProgress:
     return RankProgress(**{name: getattr(message, name) for name in _PLAIN}, section_left=left, groups=groups)
 
 
-def _sendable(text: str) -> str:
+def sendable(text: str) -> str:
     """``text`` with what UTF-8 cannot hold escaped: a file's name or a worker's message may have lone surrogates."""
     return text.encode(errors="backslashreplace").decode()

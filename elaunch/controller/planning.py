@@ -44,6 +44,7 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         store_node=host.node_id,
         store_address=host.address,
         store_port=store_port(job.nodes[host.node_id]),
+        from_step=job.from_step,
     )
 
 

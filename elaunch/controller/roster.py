@@ -29,5 +29,14 @@ def leaving_reason(view: NodeView) -> str:
     return told or f"node {view.node.host} was asked to leave"
 
 
+def world(ranks: int, nodes: int) -> str:
+    """The size of a world in words."""
+    return f"{count(ranks, 'rank')} on {count(nodes, 'node')}"
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def names(hosts: Iterable[str]) -> str:
     return ", ".join(hosts)

@@ -33,7 +33,7 @@ def _is_up(job: Job, node_id: str) -> bool:
 def _shrink(job: Job, view: NodeView, now: float) -> Job:
     status = view.status
     assert status is not None
-    rest = job.ready + len([v for v in job.nodes.values() if v.status is None])
+    rest = job.ready + len([v for v in job.nodes.values() if v.status is None and not v.barred])
     if rest >= job.policy.min_nodes:
         return abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
     text = leaving_reason(view)

@@ -16,6 +16,7 @@ from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import server_credentials
 from elaunch.controller.leader import Term
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_agent
+from elaunch.controller.operator_server import operator_handler
 from elaunch.controller.streams import Outbox
 from elaunch.errors import StartError
 from elaunch.progress import Heartbeat
@@ -58,7 +59,8 @@ class ControlServer:
             self._attach,
             response_serializer=pb.Command.SerializeToString,
         )
-        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
+        streams = grpc.method_handlers_generic_handler(service, {method: handler})
+        self._server.add_generic_rpc_handlers((streams, operator_handler(self._admit)))
 
     async def start(self, host: str) -> int:
         """Listen on ``host``, an address, and a free port; the port. Raises StartError, UsageError."""
@@ -114,11 +116,11 @@ class ControlServer:
             await asyncio.gather(reader, return_exceptions=True)
             term.detach(outbox)
 
-    async def _admit(self, context: Context) -> Term:
-        """The term that this stream belongs to; a stream that belongs to none is refused."""
+    async def _admit(self, context: Context, needs: Role = Role.AGENT) -> Term:
+        """The term that this call belongs to; one that belongs to none is refused."""
         if self._term is None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_LEADING)
-        await admit(context, self._access, Role.AGENT, self.counters)
+        await admit(context, self._access, needs, self.counters)
         metadata = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
         if metadata.get("elaunch-job") != job_mark(self._job):
             self.counters.refuse("another job", peer=context.peer())

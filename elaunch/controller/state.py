@@ -11,12 +11,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from elaunch.controller.aborting import finish_abort
+from elaunch.controller.answering import adopt_operations, follow_operations, forget_written, lapse
+from elaunch.controller.draining import marked, with_drained
 from elaunch.controller.faults import diagnosed, node_lost, status_received
 from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
+from elaunch.controller.operations import operate
 from elaunch.controller.roster import names
 from elaunch.controller.running import follow
 from elaunch.controller.transitions import abort
+from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State
 
 
@@ -57,21 +61,43 @@ class Diagnosed:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorCommand:
+    """An operator's command stands in etcd."""
+
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class OperationsWritten:
+    """The present standing of these operations stands in etcd."""
+
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed."""
 
 
-Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Diagnosed | Tick
+Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Diagnosed | OperatorCommand | OperationsWritten | Tick
 
 
-def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterable[Node], now: float) -> Job:
+def resume(
+    policy: Policy,
+    state: State | None,
+    plan: Plan | None,
+    nodes: Iterable[Node],
+    now: float,
+    operations: tuple[Operation, ...] = (),
+) -> Job:
     """The job as a newly elected leader finds it in etcd.
 
     A final state is still to be told while a node lives that had joined by then, spares included. One without is
     history: the job was started again under the same id, and goes on counting generations where the last run stopped.
+    ``operations`` are those that the former leader had accepted.
     """
     views = {node.node_id: NodeView(node) for node in nodes}
-    job = Job(policy=policy, nodes=views, since=now)
+    job = lapse(Job(policy=policy, nodes=views, since=now), operations)
     if state is None:
         return job
     generation = max(state.generation, plan.generation if plan else 0)
@@ -96,7 +122,12 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
         horizon=state.horizon,
         failures=(state.root,) if state.root else (),
         formed=True,
+        from_step=state.from_step,
     )
+    if state.max_nodes:
+        policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)
+        job = replace(job, policy=policy, scaled=True)
+    job = adopt_operations(with_drained(job, state.drained), operations, now)
     if state.phase is Phase.WAITING:
         return job
     lost = [m.host for m in job.members if m.node_id not in views]
@@ -108,6 +139,10 @@ def resume(policy: Policy, state: State | None, plan: Plan | None, nodes: Iterab
 def step(job: Job, event: Event, now: float) -> Job:
     """``job`` after ``event`` at ``now`` (seconds of the leader's monotonic clock)."""
     after = _settle(_happened(job, event, now), now)
+    while after.operations:
+        before, after = after, _settle(follow_operations(after, now), now)
+        if after is before:
+            break
     if after.phase.final and not job.phase.final:
         horizon = max((view.node.joined for view in after.nodes.values()), default=0)
         return replace(after, horizon=horizon)
@@ -123,13 +158,15 @@ def next_deadline(job: Job, now: float) -> float | None:
             times.append(job.since + job.policy.reattach)
     elif job.phase is Phase.RUNNING:
         times = [job.grow_at]
+    times += job.answer_by.values()
     return min((t for t in times if t is not None and t > now), default=None)
 
 
 def _happened(job: Job, event: Event, now: float) -> Job:
     if isinstance(event, NodeJoined):
         seen = job.nodes.get(event.node.node_id)
-        job = job.with_node(NodeView(event.node, seen.status if seen else None))
+        view = NodeView(event.node, seen.status if seen else None)
+        job = job.with_node(marked(view, job.drained))
     elif isinstance(event, NodeLost):
         job = node_lost(job, event.node_id, now)
     elif isinstance(event, StatusReceived):
@@ -138,6 +175,10 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = diagnosed(job, event.generation, event.reason, now)
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
+    elif isinstance(event, OperatorCommand):
+        job = operate(job, event.operation, now)
+    elif isinstance(event, OperationsWritten):
+        job = forget_written(job, event.ids)
     return job
 
 

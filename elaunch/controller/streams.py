@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from elaunch.controller.commands import Command, End
+from elaunch.controller.commands import Command, End, Request
 
 
 @dataclass(slots=True)
@@ -16,6 +16,8 @@ class Outbox:
     closed: str = ""
     _command: Command | None = None
     _sent: Command | None = None
+    _requests: list[Request] = field(default_factory=list)
+    _asked: set[str] = field(default_factory=set)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, command: Command) -> None:
@@ -24,19 +26,28 @@ class Outbox:
             self._command = command
             self._news.set()
 
+    def ask(self, request: Request) -> None:
+        """Send ``request`` beside the command, once on this stream."""
+        if request.id not in self._asked:
+            self._asked.add(request.id)
+            self._requests.append(request)
+            self._news.set()
+
     def close(self, why: str) -> None:
         """End the stream, telling ``why``."""
         self.closed = self.closed or why
         self._news.set()
 
-    async def next(self) -> Command | None:
-        """The next command to send, or None when the stream is to end: never before the end of the job is told."""
+    async def next(self) -> Command | Request | None:
+        """The next thing to send, or None when the stream is to end: never before the end of the job is told."""
         while not self.closed or isinstance(self._command, End):
             if self._command is not None and self._command != self._sent:
                 self._sent = self._command
                 return self._command
             if self.closed:
                 break
+            if self._requests:
+                return self._requests.pop(0)
             self._news.clear()
             await self._news.wait()
         return None

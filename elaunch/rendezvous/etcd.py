@@ -80,6 +80,20 @@ class EtcdStore:
         answer = await self._transport.call(RANGE, pb.RangeRequest(key=key, range_end=end))
         return Snapshot(answer.header.revision, tuple(_key_value(kv) for kv in answer.kvs))
 
+    async def children(self, prefix: str) -> tuple[str, ...]:
+        """One request for each name, whatever lies below it."""
+        names: dict[str, None] = {}
+        cursor, end = prefix_range(prefix)
+        while True:
+            request = pb.RangeRequest(key=cursor, range_end=end, limit=1, keys_only=True)
+            answer = await self._transport.call(RANGE, request)
+            if not answer.kvs:
+                return tuple(names)
+            key = answer.kvs[0].key.decode()
+            name, below, _ = key.removeprefix(prefix).partition("/")
+            names[name] = None
+            cursor = prefix_range(f"{prefix}{name}/")[1] if below else f"{key}\0".encode()
+
     async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
         answer = await self._transport.call(PUT, pb.PutRequest(key=key.encode(), value=value, lease=lease))
         return int(answer.header.revision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 ROOT = "/elaunch/"
 
@@ -57,3 +57,19 @@ class JobKeys:
     @property
     def events(self) -> str:
         return self.prefix + "events/"
+
+    def event(self, seq: int) -> str:
+        """Zero-padded, so that key order is the order of events."""
+        return f"{self.events}{seq:012d}"
+
+    @property
+    def commands(self) -> str:
+        return self.prefix + "commands/"
+
+    def command(self, command_id: str) -> str:
+        return self.commands + command_id
+
+
+def job_of(key: str) -> str:
+    """The job that a key below ``ROOT`` belongs to."""
+    return unquote(key.removeprefix(ROOT).split("/", 1)[0])

@@ -93,7 +93,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What defines a generation. It exists exactly when its key does; numbers are never used twice."""
+    """What defines a generation. It exists exactly when its key does; numbers are never used twice.
+
+    ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is.
+    """
 
     generation: int
     restart_count: int
@@ -103,6 +106,7 @@ class Plan:
     store_node: str
     store_address: str
     store_port: int
+    from_step: int = -1
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -136,13 +140,24 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Drain:
+    """A host that an operator took out: ``nodes`` leave, and a node that joins after ``since`` (a revision) waits."""
+
+    host: str
+    nodes: tuple[str, ...]
+    since: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
     ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart,
     ``evidence`` whether stacks are taken first. ``world`` is the number of ranks that the job began with.
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
-    ``root`` is the first failure of the generation, so that a new leader can still tell it.
+    ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
+    asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
     """
 
     phase: Phase
@@ -156,6 +171,10 @@ class State:
     root: Failure | None = None
     evidence: bool = False
     world: int = 0
+    min_nodes: int = 0
+    max_nodes: int = 0
+    from_step: int = -1
+    drained: tuple[Drain, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +212,7 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
         values["phase"] = Phase(values["phase"])
         if root := values.get("root"):
             values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
+        values["drained"] = tuple(_build(Drain, d) for d in values.get("drained", ()))
+    if kind is Drain:
+        values["nodes"] = tuple(values["nodes"])
     return kind(**values)

@@ -113,6 +113,10 @@ class Store(Protocol):
 
     async def list(self, prefix: str) -> Snapshot: ...
 
+    async def children(self, prefix: str) -> tuple[str, ...]:
+        """The names that come next in the keys below ``prefix``, up to the next ``/``, each once and in key order."""
+        ...
+
     async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
         """Write unconditionally (retried), return the revision."""
         ...

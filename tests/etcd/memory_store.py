@@ -32,6 +32,10 @@ class MemoryStore:
         items = tuple(self._keys[key] for key in sorted(self._keys) if key.startswith(prefix))
         return Snapshot(self._revision, items)
 
+    async def children(self, prefix: str) -> tuple[str, ...]:
+        below = sorted(key.removeprefix(prefix) for key in self._keys if key.startswith(prefix))
+        return tuple(dict.fromkeys(key.partition("/")[0] for key in below))
+
     async def put(self, key: str, value: bytes, *, lease: int = 0) -> int:
         return (await self.txn([], [Put(key, value, lease)])).revision
 

@@ -267,3 +267,14 @@ def test_an_alternative_is_tried_in_the_same_step(check) -> None:
         assert (await store.get(prefix + "a")).value == b"2"
 
     check(test)
+
+
+def test_children_are_the_names_directly_below_a_prefix(check) -> None:
+    async def test(store: Store, prefix: str) -> None:
+        assert await store.children(prefix) == ()
+        for key in ("b/x", "b/y/z", "a%2Fc/x", "b-1/x", "b0/x", "b", "z"):
+            await store.put(prefix + key, b"")
+        assert set(await store.children(prefix)) == {"a%2Fc", "b", "b-1", "b0", "z"}
+        assert len(await store.children(prefix)) == 5
+
+    check(test)

@@ -67,6 +67,7 @@ def test_a_record_is_json_that_an_operator_can_read() -> None:
         "store_node": "n0",
         "store_address": "10.0.0.1",
         "store_port": 5,
+        "from_step": -1,
     }
 
 

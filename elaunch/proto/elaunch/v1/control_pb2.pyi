@@ -23,6 +23,95 @@ RUN_PHASE_STOPPED: RunPhase
 RUN_PHASE_SUCCEEDED: RunPhase
 RUN_PHASE_FAILED: RunPhase
 
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "refused")
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    MIN_NODES_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    PHASE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    leader_epoch: int
+    phase: str
+    generation: int
+    restart_count: int
+    max_restarts: int
+    min_nodes: int
+    max_nodes: int
+    code: str
+    reason: str
+    waiting_for: str
+    phase_seconds: float
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeLine]
+    ranks: _containers.RepeatedCompositeFieldContainer[RankLine]
+    refused: _containers.ScalarMap[str, int]
+    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class RankLine(_message.Message):
+    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in")
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    STEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    SECTION_FIELD_NUMBER: _ClassVar[int]
+    WAITS_IN_FIELD_NUMBER: _ClassVar[int]
+    rank: int
+    node_id: str
+    pid: int
+    step: int
+    step_seconds: float
+    beat_seconds: float
+    state: str
+    where: str
+    section: str
+    waits_in: str
+    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ...) -> None: ...
+
+class NodeLine(_message.Message):
+    __slots__ = ("node_id", "host", "slots", "rank0", "phase", "generation", "attached", "heard_seconds", "note")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    RANK0_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    ATTACHED_FIELD_NUMBER: _ClassVar[int]
+    HEARD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    NOTE_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    host: str
+    slots: int
+    rank0: int
+    phase: RunPhase
+    generation: int
+    attached: bool
+    heard_seconds: float
+    note: str
+    def __init__(self, node_id: _Optional[str] = ..., host: _Optional[str] = ..., slots: _Optional[int] = ..., rank0: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., generation: _Optional[int] = ..., attached: bool = ..., heard_seconds: _Optional[float] = ..., note: _Optional[str] = ...) -> None: ...
+
 class RankExit(_message.Message):
     __slots__ = ("local_rank", "rank", "pid", "exit_code", "time", "error_file", "message", "traceback")
     LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -56,7 +145,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "answers")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +155,7 @@ class NodeStatus(_message.Message):
     LEAVING_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     STOP_JOB_FIELD_NUMBER: _ClassVar[int]
     START_ERROR_FIELD_NUMBER: _ClassVar[int]
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -75,7 +165,18 @@ class NodeStatus(_message.Message):
     leaving_exit_code: int
     stop_job: bool
     start_error: str
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ...) -> None: ...
+    answers: _containers.RepeatedCompositeFieldContainer[Answer]
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("id", "ok", "text")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OK_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    ok: bool
+    text: str
+    def __init__(self, id: _Optional[str] = ..., ok: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
     __slots__ = ("generation", "interval", "ranks")
@@ -144,21 +245,27 @@ class GroupProgress(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., started: _Optional[int] = ..., finished: _Optional[int] = ..., collective: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("leader_epoch", "start", "abort", "end", "wait")
+    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks")
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     WAIT_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     start: Start
     abort: Abort
     end: End
     wait: Wait
-    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ...) -> None: ...
+    leave: Leave
+    signal: Signal
+    stacks: Stacks
+    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason")
+    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -171,6 +278,7 @@ class Start(_message.Message):
     STORE_PORT_FIELD_NUMBER: _ClassVar[int]
     HOST_STORE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    FROM_STEP_FIELD_NUMBER: _ClassVar[int]
     generation: int
     restart_count: int
     group_rank: int
@@ -183,7 +291,8 @@ class Start(_message.Message):
     store_port: int
     host_store: bool
     reason: str
-    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ...) -> None: ...
+    from_step: int
+    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("generation", "code", "reason", "evidence", "notice")
@@ -226,3 +335,31 @@ class Wait(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     reason: str
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ("reason",)
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    def __init__(self, reason: _Optional[str] = ...) -> None: ...
+
+class Signal(_message.Message):
+    __slots__ = ("id", "generation", "signum", "local_ranks")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    SIGNUM_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    generation: int
+    signum: int
+    local_ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[str] = ..., generation: _Optional[int] = ..., signum: _Optional[int] = ..., local_ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Stacks(_message.Message):
+    __slots__ = ("id", "generation", "local_ranks")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    generation: int
+    local_ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, id: _Optional[str] = ..., generation: _Optional[int] = ..., local_ranks: _Optional[_Iterable[int]] = ...) -> None: ...

@@ -66,3 +66,68 @@ class Control(object):
             elaunch_dot_v1_dot_control__pb2.Command.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+
+class OperatorStub(object):
+    """For operators, from the leader's memory: what is in no etcd, since it changes all the time.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Status = channel.unary_unary(
+                '/elaunch.v1.Operator/Status',
+                request_serializer=elaunch_dot_v1_dot_control__pb2.StatusRequest.SerializeToString,
+                response_deserializer=elaunch_dot_v1_dot_control__pb2.StatusReply.FromString,
+                )
+
+
+class OperatorServicer(object):
+    """For operators, from the leader's memory: what is in no etcd, since it changes all the time.
+    """
+
+    def Status(self, request, context):
+        """Metadata as for Attach, with a viewer's token.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_OperatorServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Status': grpc.unary_unary_rpc_method_handler(
+                    servicer.Status,
+                    request_deserializer=elaunch_dot_v1_dot_control__pb2.StatusRequest.FromString,
+                    response_serializer=elaunch_dot_v1_dot_control__pb2.StatusReply.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'elaunch.v1.Operator', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Operator(object):
+    """For operators, from the leader's memory: what is in no etcd, since it changes all the time.
+    """
+
+    @staticmethod
+    def Status(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/elaunch.v1.Operator/Status',
+            elaunch_dot_v1_dot_control__pb2.StatusRequest.SerializeToString,
+            elaunch_dot_v1_dot_control__pb2.StatusReply.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

@@ -1,0 +1,92 @@
+"""What operators want of this node's ranks beside what they do: a signal, their stacks. Each request once."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+
+from elaunch.agent import trees
+from elaunch.agent.ranks import Ranks
+from elaunch.agent.status import StatusBoard
+from elaunch.controller.commands import Request, Signal
+from elaunch.controller.job import Answer
+
+Collect = Callable[[Mapping[int, int]], Awaitable[str]]
+KEPT = 8  # answers that the node's status holds
+ROOM = 64 << 10  # characters of one answer
+_KNOWN = 1000  # ids that are remembered, so that a new leader who asks again gets the same answer
+
+
+class Requests:
+    """Carries out requests side by side; the answers stand in the node's status.
+
+    ``collect`` gives the stacks of processes, pids by local rank, as one text, within a time of its own.
+    """
+
+    def __init__(self, ranks: Ranks, board: StatusBoard, collect: Collect | None = None) -> None:
+        self._ranks = ranks
+        self._board = board
+        self._collect = collect
+        self._known: dict[str, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, request: Request) -> None:
+        """Do it, unless it was done before."""
+        if request.id in self._known:
+            return
+        self._known[request.id] = None
+        if len(self._known) > _KNOWN:
+            del self._known[next(iter(self._known))]
+        task = asyncio.create_task(self._do(request))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def _do(self, request: Request) -> None:
+        pids = self._ranks.pids
+        wanted = {n: pid for n, pid in pids.items() if not request.ranks or n in request.ranks}
+        here = self._ranks.generation
+        if here is None or here.start.generation != request.generation:
+            self._answer(request, False, f"generation {request.generation} does not run here")
+        elif not wanted:
+            self._answer(request, False, "no such rank runs here")
+        elif isinstance(request, Signal):
+            self._signal(request, wanted)
+        else:
+            await self._stacks(request, wanted)
+
+    def _signal(self, request: Signal, pids: dict[int, int]) -> None:
+        spawner = self._ranks.spawner.pid
+        sent = 0
+        for pid in pids.values():
+            process = trees.process(pid)
+            # A pid whose end we have not heard of yet may be another's by now: only the spawner's child is a rank.
+            if process is not None and process.parent == spawner and not process.zombie:
+                sent += trees.send(process, request.signum)
+        name = _name(request.signum)
+        structlog.get_logger().info("signal_passed_on", signal=name, ranks=sent)
+        self._answer(request, sent > 0, f"{name} sent to {sent} of {len(pids)} ranks")
+
+    async def _stacks(self, request: Request, pids: dict[int, int]) -> None:
+        if self._collect is None:
+            self._answer(request, False, "this node cannot collect stacks")
+        else:
+            self._answer(request, True, await self._collect(pids))
+
+    def _answer(self, request: Request, ok: bool, text: str) -> None:
+        text = text if len(text) <= ROOM else text[:ROOM] + "\n[... cut]"
+        answers = (*self._board.now.answers, Answer(request.id, ok, text))
+        self._board.update(answers=answers[-KEPT:])
+
+
+def _name(signum: int) -> str:
+    try:
+        return signal.Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"

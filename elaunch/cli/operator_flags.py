@@ -1,0 +1,175 @@
+"""The operator's commands and their options, as argparse has them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from elaunch.cli.flags import SECURITY
+from elaunch.errors import UsageError
+
+OPERATOR_COMMANDS = {
+    "ps": "list the jobs",
+    "status": "what a job does now: phase, generation, nodes, commands",
+    "events": "what has happened to a job",
+    "abort": "stop a job for good",
+    "restart": "stop the ranks and start them again; not charged to --max-restarts",
+    "drain": "have a node leave, and keep its host out",
+    "undrain": "let a drained host take part again",
+    "scale": "change how many nodes a job may have",
+    "stacks": "show where the ranks of a job are: their Python stacks",
+    "signal": "send a signal to the ranks of a job",
+}
+"""Names that may stand in the script's place, and what they do. A script of such a name is run as ``./name``."""
+
+_EPILOG = (
+    "Without --rdzv-endpoint (or $ELAUNCH_ENDPOINT) the jobs meant are those that you run on this host. "
+    "Exit codes: 0 done, 2 bad input or no etcd, 66 no such job, node or rank, 67 the job has ended, 68 refused, "
+    "74 not through in time."
+)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: " + message.replace("\n", " "))
+
+
+def parse_operator(argv: Sequence[str]) -> argparse.Namespace:
+    """``argv`` with the command in front. Raises UsageError; SystemExit(0) after ``--help``."""
+    command, *rest = argv
+    arguments = _parser(command).parse_args([_spelled(word) for word in rest])
+    arguments.command = command
+    return arguments
+
+
+def _spelled(word: str) -> str:
+    """Underscores in an option's name are read as dashes, as everywhere in ``elaunch``."""
+    name, equals, value = word.partition("=")
+    return name.replace("_", "-") + equals + value if word.startswith("--") else word
+
+
+def _parser(command: str) -> _Parser:
+    text = OPERATOR_COMMANDS[command]
+    parser = _Parser(prog=f"elaunch {command}", description=text[0].upper() + text[1:] + ".", epilog=_EPILOG)
+    _ARGUMENTS[command](parser)
+    where = parser.add_argument_group("where the job is")
+    where.add_argument("--rdzv-endpoint", "--etcd", dest="endpoint", metavar="HOST:PORT,...", help="the job's etcd")
+    where.add_argument("--rdzv-conf", default="", metavar="K=V,...", help="how to speak to etcd, as for elaunch itself")
+    for flag in SECURITY:
+        where.add_argument(
+            "--" + flag.dest.replace("_", "-"), metavar=flag.metavar, help=f"{flag.help} (${flag.own_variable})"
+        )
+    parser.add_argument("--json", action="store_true", help="for machines")
+    return parser
+
+
+def _none(parser: argparse.ArgumentParser) -> None:
+    return
+
+
+def _job(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB", help="the job's --rdzv-id")
+
+
+def _events(parser: argparse.ArgumentParser) -> None:
+    _job(parser)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+
+
+def _command(parser: argparse.ArgumentParser) -> None:
+    _job(parser)
+    _answer(parser)
+
+
+def _answer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the job's events")
+    parser.add_argument(
+        "--timeout", type=_seconds, default=60.0, metavar="SECONDS", help="wait so long until it is through (60)"
+    )
+
+
+def _abort(parser: argparse.ArgumentParser) -> None:
+    _command(parser)
+    parser.add_argument("--evidence", action="store_true", help="collect the ranks' stacks before")
+
+
+def _restart(parser: argparse.ArgumentParser) -> None:
+    _command(parser)
+    parser.add_argument(
+        "--from-step", type=_count, default=-1, metavar="N", help="told to the program as $ELAUNCH_FROM_STEP"
+    )
+
+
+def _node(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="NODE", help="a host, or a node's id")
+    parser.add_argument("--job", metavar="JOB", help="in this job only (all that have the node)")
+    _answer(parser)
+
+
+def _scale(parser: argparse.ArgumentParser) -> None:
+    _job(parser)
+    parser.add_argument("size", type=_size, metavar="MIN:MAX", help="as in --nnodes")
+    _answer(parser)
+
+
+def _stacks(parser: argparse.ArgumentParser) -> None:
+    _command(parser)
+    _rank(parser)
+
+
+def _signal(parser: argparse.ArgumentParser) -> None:
+    _job(parser)
+    parser.add_argument("signal", type=_signum, metavar="SIG", help="a name or a number: USR1, SIGUSR1, 10")
+    _answer(parser)
+    _rank(parser)
+
+
+def _rank(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rank", type=_count, default=-1, metavar="N", help="this rank only")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    if not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds")
+    return float(text)
+
+
+def _size(text: str) -> tuple[int, int]:
+    from elaunch.cli.settings import parse_nodes
+
+    try:
+        return parse_nodes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+
+
+def _signum(text: str) -> int:
+    name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
+    if name in signal.Signals.__members__:
+        return int(signal.Signals[name])
+    if text.isdecimal() and 1 <= int(text) <= 64:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is no signal here: expected a name such as USR1, or a number")
+
+
+_ARGUMENTS: dict[str, Any] = {
+    "ps": _none,
+    "status": _job,
+    "events": _events,
+    "abort": _abort,
+    "restart": _restart,
+    "drain": _node,
+    "undrain": _node,
+    "scale": _scale,
+    "stacks": _stacks,
+    "signal": _signal,
+}

@@ -1,0 +1,147 @@
+"""When an operator's command is through, and what came of it. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elaunch.controller.faults import signal_name
+from elaunch.controller.job import Job
+from elaunch.controller.operations import ANSWER_WITHIN, FINISHED, OVER, REFUSED, done, failed
+from elaunch.controller.roster import count, world
+from elaunch.errors import UnansweredError
+from elaunch.rendezvous.journal import Operation, Standing
+from elaunch.rendezvous.records import Phase
+
+UNANSWERED = UnansweredError.exit_code
+ROOM = 128 << 10  # bytes of answers that one command keeps, all nodes together
+CUT = "\n[... cut]"
+
+
+def follow_operations(job: Job, now: float) -> Job:
+    """``job`` with each accepted command looked at: what it waits for may have come."""
+    for operation in job.operations:
+        if operation.standing is Standing.ACCEPTED:
+            job = _FOLLOW[operation.kind](job, operation, now)
+    return job
+
+
+def adopt_operations(job: Job, operations: tuple[Operation, ...], now: float) -> Job:
+    """``job`` with the commands that another leader had accepted; nodes that owe an answer get their time anew."""
+    until = {o.id: now + ANSWER_WITHIN[o.kind] for o in operations if o.kind in ANSWER_WITHIN}
+    return replace(job, operations=operations, answer_by=until)
+
+
+def lapse(job: Job, operations: tuple[Operation, ...]) -> Job:
+    """A job that is begun anew, with the commands that were open when its last run ended without a word."""
+    for operation in operations:
+        job = failed(job, operation, OVER, FINISHED)
+    return job
+
+
+def forget_written(job: Job, ids: frozenset[str]) -> Job:
+    """Without the commands that are over, and written so."""
+    if not ids:
+        return job
+    return replace(job, operations=tuple(o for o in job.operations if o.id not in ids or o.standing.open))
+
+
+def _abort(job: Job, operation: Operation, now: float) -> Job:
+    if not job.phase.final:
+        return job
+    if job.phase is Phase.STOPPED:
+        return done(job, operation, f"the job has ended: {job.reason.text}")
+    return failed(job, operation, f"the job ended otherwise ({job.phase.value}): {job.reason.text}", REFUSED)
+
+
+def _new_generation(job: Job, operation: Operation, now: float) -> Job:
+    """A restart, or a scaling that took one: through when the next generation runs."""
+    if job.phase.final:
+        return failed(job, operation, f"the job ended instead ({job.phase.value}): {job.reason.text}", REFUSED)
+    if job.generation > operation.generation and job.phase is Phase.RUNNING:
+        size = world(job.plan.world_size if job.plan else 0, len(job.members))
+        return done(job, operation, f"generation {job.generation} runs: {size}")
+    return job
+
+
+def _drain(job: Job, operation: Operation, now: float) -> Job:
+    if job.phase.final:
+        return failed(job, operation, f"the job has ended ({job.phase.value}): {job.reason.text}", REFUSED)
+    if any(node_id in job.nodes for node_id in operation.nodes):
+        return job
+    host = next((d.host for d in job.drained if set(operation.nodes) & set(d.nodes)), None)
+    out = f"; {host} stays out until `elaunch undrain {host}`" if host else ""
+    return done(job, operation, f"{operation.arguments['node']} has left the job{out}")
+
+
+def _asked(job: Job, operation: Operation, now: float) -> Job:
+    """A signal or a wish for stacks: through when every node has answered, or its time is over."""
+    if job.phase.final:
+        return failed(_without_deadline(job, operation), operation, "the job ended meanwhile", REFUSED)
+    job, operation = _gather(job, operation, now)
+    if operation.id in job.answer_by:
+        return job
+    good = [text for text in operation.answers.values() if not text.startswith(_BAD)]
+    if operation.kind == "signal":
+        sent = f"{signal_name(operation.arguments['signal'])} was sent"
+        text = f"{sent} on {_count(operation)}"
+    else:
+        text = f"stacks came from {_count(operation)}"
+    if good:
+        return done(job, operation, text)
+    silent = all(text == _SILENT for text in operation.answers.values())
+    texts = sorted({text.removeprefix(_BAD) for text in operation.answers.values()})
+    return failed(job, operation, "; ".join(texts), UNANSWERED if silent else REFUSED)
+
+
+_BAD = "error: "
+_SILENT = _BAD + "no answer in time"
+_LOST = _BAD + "the node was lost before it answered"
+
+
+def _gather(job: Job, operation: Operation, now: float) -> tuple[Job, Operation]:
+    """Take the answers that have come; with the last of them, or at the deadline, nothing more is waited for."""
+    late = now >= job.answer_by.get(operation.id, now)
+    answers = dict(operation.answers)
+    room = ROOM // max(1, len(operation.nodes))
+    for node_id in operation.nodes:
+        if node_id not in answers and (text := _answer(job, operation.id, node_id, late)) is not None:
+            answers[node_id] = text if len(text) <= room else text[:room] + CUT
+    if answers != operation.answers:
+        operation = replace(operation, answers=answers)
+        job = _replaced(job, operation)
+    if len(answers) == len(operation.nodes) and operation.id in job.answer_by:
+        job = _without_deadline(job, operation)
+    return job, operation
+
+
+def _answer(job: Job, operation_id: str, node_id: str, late: bool) -> str | None:
+    view = job.nodes.get(node_id)
+    if view is None:
+        return _LOST
+    for answer in view.status.answers if view.status else ():
+        if answer.id == operation_id:
+            return answer.text if answer.ok else _BAD + answer.text
+    return _SILENT if late else None
+
+
+def _replaced(job: Job, operation: Operation) -> Job:
+    return replace(job, operations=tuple(operation if o.id == operation.id else o for o in job.operations))
+
+
+def _without_deadline(job: Job, operation: Operation) -> Job:
+    return replace(job, answer_by={k: v for k, v in job.answer_by.items() if k != operation.id})
+
+
+def _count(operation: Operation) -> str:
+    good = len([text for text in operation.answers.values() if not text.startswith(_BAD)])
+    return f"{good} of {count(len(operation.nodes), 'node')}"
+
+
+_FOLLOW = {
+    "abort": _abort,
+    "restart": _new_generation,
+    "scale": _new_generation,
+    "drain": _drain,
+    "signal": _asked,
+    "stacks": _asked,
+}

@@ -1,0 +1,108 @@
+"""What of a job's course is worth a line of its history. Values only: two states in, lines out.
+
+The same sentences are logged by the leader, kept below ``events/`` and shown by ``elaunch events``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from elaunch.controller.forming import waiting_for
+from elaunch.controller.job import Job
+from elaunch.controller.roster import world
+from elaunch.rendezvous.journal import Operation, Standing
+from elaunch.rendezvous.records import Phase
+
+_SHOWN = 8  # hosts that one line names
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line. ``hosts`` are those that came or went, so that lines of a thousand nodes can be made one."""
+
+    code: str
+    text: str
+    generation: int = 0
+    who: str = ""
+    why: str = ""
+    hosts: tuple[str, ...] = ()
+
+
+def told(before: Job, after: Job) -> list[Entry]:
+    """What ``after`` has that is new, in the order in which it came about."""
+    commands = _commands(before, after)
+    causes = [entry for entry in commands if entry.code not in _OUTCOMES]
+    outcomes = [entry for entry in commands if entry.code in _OUTCOMES]
+    return [*_nodes(before, after), *causes, *_phases(before, after), *outcomes]
+
+
+def merged(entries: Iterable[Entry]) -> list[Entry]:
+    """With what neighbours of one kind say of hosts in one line."""
+    lines: list[Entry] = []
+    for entry in entries:
+        last = lines[-1] if lines else None
+        if last and entry.hosts and (last.code, last.generation) == (entry.code, entry.generation):
+            hosts = (*last.hosts, *entry.hosts)
+            lines[-1] = replace(last, hosts=hosts, text=_of_hosts(entry.code, hosts))
+        else:
+            lines.append(entry)
+    return lines
+
+
+def _phases(before: Job, after: Job) -> list[Entry]:
+    if (after.phase, after.generation) == (before.phase, before.generation):
+        return []
+    reason = after.reason.text
+    texts = {
+        Phase.WAITING: waiting_for(after),
+        Phase.STARTING: f"generation {after.generation} starts, {_world(after)}: {reason}",
+        Phase.RUNNING: f"generation {after.generation} runs, {_world(after)}",
+        Phase.ABORTING: f"generation {after.generation} is being stopped: {reason}",
+    }
+    text = texts.get(after.phase, f"the job has {_ENDED.get(after.phase, 'ended')}: {reason}")
+    return [Entry(f"job_{after.phase.value}", text, after.generation)]
+
+
+def _commands(before: Job, after: Job) -> list[Entry]:
+    known = {operation.id: operation.standing for operation in before.operations}
+    return [_command(o) for o in after.operations if o.standing is not known.get(o.id)]
+
+
+def _command(operation: Operation) -> Entry:
+    of = f" {operation.arguments['node']}" if "node" in operation.arguments else ""
+    text = f"{operation.kind}{of} {operation.because}: {_STANDINGS[operation.standing]}: {operation.answer}"
+    code = f"command_{operation.standing.value}"
+    return Entry(code, text, operation.generation, operation.who, operation.reason)
+
+
+def _nodes(before: Job, after: Job) -> list[Entry]:
+    if not after.formed or before.nodes is after.nodes:
+        return []
+    entries = []
+    for code, one, other in (("node_joined", after, before), ("node_gone", before, after)):
+        hosts = tuple(view.node.host for node_id, view in one.nodes.items() if node_id not in other.nodes)
+        if hosts:
+            entries.append(Entry(code, _of_hosts(code, hosts), after.generation, hosts=hosts))
+    return entries
+
+
+def _of_hosts(code: str, hosts: tuple[str, ...]) -> str:
+    did = "joined" if code == "node_joined" else "left or was lost" if len(hosts) == 1 else "left or were lost"
+    names = ", ".join(hosts[:_SHOWN]) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
+    return f"node {names} {did}" if len(hosts) == 1 else f"{len(hosts)} nodes {did}: {names}"
+
+
+def _world(job: Job) -> str:
+    return world(job.plan.world_size if job.plan else 0, len(job.members))
+
+
+_OUTCOMES = ("command_done", "command_failed")
+_ENDED = {Phase.SUCCEEDED: "succeeded", Phase.FAILED: "failed", Phase.STOPPED: "been stopped"}
+_STANDINGS = {
+    Standing.PENDING: "pending",
+    Standing.ACCEPTED: "accepted",
+    Standing.DONE: "done",
+    Standing.FAILED: "failed",
+    Standing.REFUSED: "refused",
+}

@@ -1,0 +1,143 @@
+"""All that a leader writes of its job: state, plans, commands' answers, history; each write under its guard."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from elaunch.clock import Clock
+from elaunch.controller.history import Entry, merged
+from elaunch.controller.job import Job
+from elaunch.rendezvous.fence import Committer
+from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_operation
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Plan, State, encode
+from elaunch.rendezvous.store import Compare, Delete, KeyValue, Op, Put, Store, absent
+
+KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
+KEPT_EVENTS = 1000
+KEPT_COMMANDS = 50  # of those that are over
+AT_ONCE = 40  # lines of history in one transaction: etcd takes 128 operations
+_LINE = 4000  # characters of one line of history
+
+
+class Ledger:
+    """One term's writes, one after the other. What it has written is known, so that nothing is written twice."""
+
+    def __init__(self, store: Store, keys: JobKeys, guard: Compare, clock: Clock) -> None:
+        self.writing: asyncio.Task[None] | None = None
+        self._keys = keys
+        self._guard = guard
+        self._clock = clock
+        self._committer = Committer(store, keys.commit)
+        self._state: State | None = None
+        self._standings: dict[str, Standing] = {}
+        self._over: deque[str] = deque()
+        self._entries: list[Entry] = []
+        self._seq = 0
+
+    def load(self, state: State | None, items: Iterable[KeyValue]) -> list[Operation]:
+        """Take over what stands in etcd; the commands that are not over, in their order."""
+        self._state = state
+        found: list[Operation] = []
+        for kv in items:
+            if kv.key.startswith(self._keys.events):
+                self._seq = int(kv.key.removeprefix(self._keys.events)) + 1
+            elif (operation := operation_in(self._keys, kv)) is not None:
+                found.append(operation)
+        found.sort(key=lambda operation: operation.order)
+        self._standings = {operation.id: operation.standing for operation in found}
+        self._over.extend(operation.id for operation in found if not operation.standing.open)
+        return [operation for operation in found if operation.standing.open]
+
+    def note(self, entries: Iterable[Entry]) -> None:
+        """Lines for the history; they go out with the next write."""
+        self._entries = merged([*self._entries, *entries])
+
+    def stands(self, operation_id: str) -> bool:
+        """Whether the command's acceptance is written: before that nobody may act on it."""
+        return self._standings.get(operation_id, Standing.PENDING) is not Standing.PENDING
+
+    def ends(self, job: Job) -> bool:
+        """Whether the job's end is written, so that it may be told."""
+        return job.state == self._state
+
+    def owes(self, job: Job) -> bool:
+        """Whether something is unwritten that must be written before anybody hears of it."""
+        return bool(self._unwritten(job)) or (job.phase.final and not self.ends(job))
+
+    async def commit_plan(self, plan: Plan, job: Job) -> frozenset[str]:
+        """Write the plan, with all else; the commands whose standing was written."""
+        ops: list[Op] = [Put(self._keys.plan(plan.generation), encode(plan))]
+        if plan.generation > KEPT_PLANS:
+            ops.append(Delete(self._keys.plan(plan.generation - KEPT_PLANS)))
+        return await self._write(job, [self._guard, absent(self._keys.plan(plan.generation))], ops)
+
+    async def write(self, job: Job) -> frozenset[str]:
+        """Write what is unwritten, and wait for it; the commands whose standing was written."""
+        return await self._write(job, [self._guard], [])
+
+    def write_behind(self, job: Job) -> None:
+        """Write what nobody has to wait for, one write at a time."""
+        if self.writing is None and (job.state != self._state or self._entries):
+            self.writing = asyncio.create_task(self._put(job.state))
+
+    async def fence(self) -> None:
+        """Shut out what an earlier term of this same leader may still have under way."""
+        await self._committer.commit([self._guard], [])
+
+    async def settle(self) -> None:
+        """Wait for the write that goes on."""
+        if self.writing is not None:
+            writing, self.writing = self.writing, None
+            await writing
+
+    async def _write(self, job: Job, guards: Sequence[Compare], ops: list[Op]) -> frozenset[str]:
+        await self.settle()
+        operations = self._unwritten(job)
+        state = job.state
+        over = [operation.id for operation in operations if not operation.standing.open]
+        ops += [Put(self._keys.command(operation.id), encode(operation)) for operation in operations]
+        ops += [Delete(self._keys.command(old)) for old in self._surplus(over)]
+        ops += [Put(self._keys.state, encode(state)), *self._lines()]
+        await self._committer.commit(guards, ops)
+        self._state = state
+        self._standings.update({operation.id: operation.standing for operation in operations})
+        return frozenset(operation.id for operation in operations)
+
+    async def _put(self, state: State) -> None:
+        await self._committer.commit([self._guard], [Put(self._keys.state, encode(state)), *self._lines()])
+        self._state = state
+
+    def _unwritten(self, job: Job) -> list[Operation]:
+        return [o for o in job.operations if self._standings.get(o.id) is not o.standing]
+
+    def _surplus(self, over: Sequence[str]) -> list[str]:
+        self._over.extend(over)
+        return [self._over.popleft() for _ in range(len(self._over) - KEPT_COMMANDS)]
+
+    def _lines(self) -> list[Op]:
+        """The next lines of the history, and the removal of as many old ones."""
+        now, self._entries = self._entries[:AT_ONCE], self._entries[AT_ONCE:]
+        ops: list[Op] = []
+        for entry in now:
+            line = Happening(
+                self._seq, self._clock.wall(), entry.code, entry.text[:_LINE], entry.generation, entry.who, entry.why
+            )
+            ops.append(Put(self._keys.event(self._seq), encode(line)))
+            if self._seq >= KEPT_EVENTS:
+                ops.append(Delete(self._keys.event(self._seq - KEPT_EVENTS)))
+            self._seq += 1
+        return ops
+
+
+def operation_in(keys: JobKeys, kv: KeyValue) -> Operation | None:
+    """The command in a key; None where it is no command's key, or holds none."""
+    if not kv.key.startswith(keys.commands):
+        return None
+    try:
+        operation = decode_operation(kv.value, kv.create_revision)
+    except ValueError:
+        return None
+    return operation if kv.key == keys.command(operation.id) else None

@@ -1,0 +1,230 @@
+"""What an operator's command does to a job in each of its phases, and what it answers. Values only.
+
+A command has its effect once, in :func:`operate`; :func:`elaunch.controller.answering.follow_operations` says when it
+is through. The leader writes the effect on the job's state and the command's new standing in one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from elaunch.controller.draining import drain_of, named, with_drained
+from elaunch.controller.faults import signal_name
+from elaunch.controller.job import Job
+from elaunch.controller.roster import count
+from elaunch.controller.transitions import abort, end
+from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError
+from elaunch.rendezvous.journal import Operation, Standing
+from elaunch.rendezvous.records import Drain, Phase, Reason
+
+EXIT_ABORTED = 94  # of the agents of a job that an operator aborted
+ABORTED = "operator_abort"
+RESTARTED = "operator_restart"
+SCALED = "operator_scale"
+ANSWER_WITHIN = {"signal": 10.0, "stacks": 20.0}  # seconds that nodes get to answer
+_MOST_NODES = 1_000_000
+
+NOT_FOUND = NoSuchJobError.exit_code
+FINISHED = JobFinishedError.exit_code
+REFUSED = CommandRefusedError.exit_code
+
+OVER = "the run of the job that this was for is over"
+
+Effect = Callable[[Job, Operation, float], Job]
+
+
+def operate(job: Job, operation: Operation, now: float) -> Job:
+    """``job`` after the operator's command: one that it knows already changes nothing."""
+    if any(known.id == operation.id for known in job.operations):
+        return job
+    if job.nodes and operation.order < min(view.node.joined for view in job.nodes.values()):
+        return refused(job, operation, OVER, FINISHED)
+    if job.phase.final:
+        return refused(job, operation, f"the job has ended already ({job.phase.value}): {job.reason.text}", FINISHED)
+    if job.verdict is not None:
+        what = "being aborted already" if job.reason.code == ABORTED else "ending already"
+        return refused(job, operation, f"the job is {what}: {job.reason.text}", REFUSED)
+    if wrong := _malformed(operation):
+        return refused(job, operation, wrong, REFUSED)
+    return _EFFECTS[operation.kind](job, operation, now)
+
+
+def accepted(job: Job, operation: Operation, text: str, nodes: tuple[str, ...] = ()) -> Job:
+    """The command has taken effect, and something is still to come of it."""
+    return _settled(job, operation, Standing.ACCEPTED, text, 0, nodes)
+
+
+def done(job: Job, operation: Operation, text: str) -> Job:
+    return _settled(job, operation, Standing.DONE, text, 0)
+
+
+def failed(job: Job, operation: Operation, text: str, exit_code: int) -> Job:
+    """It was begun, and did not come about."""
+    return _settled(job, operation, Standing.FAILED, text, exit_code)
+
+
+def refused(job: Job, operation: Operation, text: str, exit_code: int) -> Job:
+    return _settled(job, operation, Standing.REFUSED, text, exit_code)
+
+
+def _settled(
+    job: Job, operation: Operation, standing: Standing, text: str, exit_code: int, nodes: tuple[str, ...] = ()
+) -> Job:
+    after = replace(operation, standing=standing, answer=text, exit_code=exit_code, nodes=nodes or operation.nodes)
+    if not after.generation:
+        after = replace(after, generation=job.generation)
+    others = tuple(known for known in job.operations if known.id != operation.id)
+    return replace(job, operations=(*others, after))
+
+
+def _malformed(operation: Operation) -> str:
+    """What is wrong with a command that no command line of ours has written; empty where nothing is."""
+    if operation.kind not in _EFFECTS:
+        return f"this release knows no command {operation.kind!r}"
+    values = operation.arguments
+    numbers = {"rank": (-1, _MOST_NODES), "from_step": (-1, 2**62), "signal": (1, 64)}
+    limits = {"min_nodes": (1, _MOST_NODES), "max_nodes": (1, _MOST_NODES)}
+    for name, (low, high) in (numbers | limits).items():
+        value = values.get(name, low)
+        if not isinstance(value, int) or not low <= value <= high:
+            return f"{name}={value!r}: expected a number from {low} to {high}"
+    needed = {"drain": ("node",), "undrain": ("node",), "scale": ("min_nodes", "max_nodes"), "signal": ("signal",)}
+    if missing := [name for name in needed.get(operation.kind, ()) if name not in values]:
+        return f"{operation.kind}: no {missing[0]} given"
+    if operation.kind == "scale" and values["min_nodes"] > values["max_nodes"]:
+        return f"{values['min_nodes']}:{values['max_nodes']}: expected MIN:MAX with MIN not above MAX"
+    return ""
+
+
+# --- the effects, in a job that goes on -----------------------------------------------------------------------------
+
+
+def _abort(job: Job, operation: Operation, now: float) -> Job:
+    if job.phase is Phase.WAITING:
+        text = "the job ends; nothing ran"
+    elif operation.arguments.get("evidence") and job.phase is not Phase.ABORTING:
+        text = "the ranks' stacks are saved and the ranks stopped; then the job ends"
+    else:
+        text = "the ranks are being stopped; then the job ends"
+    evidence = bool(operation.arguments.get("evidence")) or job.evidence
+    ended = end(job, now, Phase.STOPPED, Reason(ABORTED, f"aborted {operation.because}"), EXIT_ABORTED)
+    return accepted(replace(ended, evidence=evidence and not ended.phase.final), operation, text)
+
+
+def _restart(job: Job, operation: Operation, now: float) -> Job:
+    if job.phase is Phase.WAITING:
+        here = f"{job.ready} of at least {job.policy.min_nodes} nodes are here"
+        return refused(job, operation, f"there is nothing to restart: the job waits for nodes ({here})", REFUSED)
+    if job.phase is Phase.ABORTING:
+        text = f"generation {job.generation} was being stopped already ({job.reason.text}); the next one follows"
+    else:
+        text = f"generation {job.generation} is being stopped; the next one follows"
+    job = abort(job, now, Reason(RESTARTED, f"restarted {operation.because}"))
+    step = operation.arguments.get("from_step", -1)
+    if step >= 0:
+        job = replace(job, from_step=step)
+        text += f", from step {step}"
+    return accepted(job, operation, text)
+
+
+def _drain(job: Job, operation: Operation, now: float) -> Job:
+    name = str(operation.arguments["node"])
+    found = named(job, name)
+    if known := drain_of(job, name):
+        return refused(job, operation, f"{name} is drained already: {known.why}", REFUSED)
+    if not found:
+        return refused(job, operation, f"no node or host {name} is in the job", NOT_FOUND)
+    ids = tuple(node.node_id for node in found)
+    rest = len([view for view in job.nodes.values() if view.node.node_id not in ids and _stays(job, view.node.node_id)])
+    if job.policy.fixed_world and job.phase is not Phase.WAITING and rest < len(job.members):
+        text = f"the program needs its {job.world} ranks (--fixed-world), and no spare would take the place of {name}"
+        return refused(job, operation, text, REFUSED)
+    if rest < (1 if job.phase is Phase.WAITING else job.policy.min_nodes):
+        text = (
+            f"without {name} the job would have {rest} of at least {job.policy.min_nodes} nodes and would end;"
+            " scale it down first (elaunch scale), or abort it"
+        )
+        return refused(job, operation, text, REFUSED)
+    host, why = found[0].host, f"drained {operation.because}"
+    older = next((d for d in job.drained if d.host == host), None)
+    nodes = (*(older.nodes if older else ()), *ids)
+    drain = Drain(host, nodes, max(operation.order, older.since if older else 0), why)
+    others = tuple(d for d in job.drained if d.host != host)
+    text = f"{count(len(ids), 'node')} of {host} asked to leave; the host stays out until `elaunch undrain {host}`"
+    return accepted(with_drained(job, (*others, drain)), operation, text, ids)
+
+
+def _stays(job: Job, node_id: str) -> bool:
+    view = job.nodes[node_id]
+    return not view.barred and not (view.status is not None and not view.eligible)
+
+
+def _undrain(job: Job, operation: Operation, now: float) -> Job:
+    name = str(operation.arguments["node"])
+    drain = drain_of(job, name)
+    if drain is None:
+        return refused(job, operation, f"{name} is not drained", REFUSED)
+    job = with_drained(job, tuple(d for d in job.drained if d is not drain))
+    return done(job, operation, f"{drain.host} may take part again")
+
+
+def _scale(job: Job, operation: Operation, now: float) -> Job:
+    low, high = operation.arguments["min_nodes"], operation.arguments["max_nodes"]
+    before = job.policy
+    if before.fixed_world:
+        return refused(job, operation, "the program needs the world that it began with (--fixed-world)", REFUSED)
+    if (low, high) == (before.min_nodes, before.max_nodes):
+        return done(job, operation, f"the job has {low}:{high} nodes already; nothing changes")
+    job = replace(job, policy=replace(before, min_nodes=low, max_nodes=high), scaled=True)
+    text = f"{low}:{high} nodes instead of {before.min_nodes}:{before.max_nodes}"
+    members = len(job.members)
+    if job.phase in (Phase.STARTING, Phase.RUNNING) and members > high:
+        reason = Reason(SCALED, f"scaled to {low}:{high} nodes {operation.because}")
+        text += f"; {members} nodes run, the next generation has {high} at most"
+        return accepted(abort(job, now, reason), operation, text)
+    if job.phase in (Phase.STARTING, Phase.RUNNING):
+        wait = job.ready - members
+        text += f"; now {count(members, 'node')}{f', {wait} more waiting' if wait > 0 else ''}"
+        if members < low:
+            text += "; the generation runs on, and the next one waits for " + count(low, "node")
+    return done(job, operation, text)
+
+
+def _signal(job: Job, operation: Operation, now: float) -> Job:
+    return _ask_running(job, operation, f"{signal_name(operation.arguments['signal'])} is on its way", now)
+
+
+def _stacks(job: Job, operation: Operation, now: float) -> Job:
+    return _ask_running(job, operation, "the nodes are asked", now)
+
+
+def _ask_running(job: Job, operation: Operation, text: str, now: float) -> Job:
+    if job.phase not in (Phase.STARTING, Phase.RUNNING):
+        why = "waits for nodes" if job.phase is Phase.WAITING else "is between two generations"
+        return refused(job, operation, f"no rank runs now: the job {why}", REFUSED)
+    world = job.plan.world_size if job.plan else 0
+    rank = operation.arguments.get("rank", -1)
+    if rank >= world:
+        return refused(job, operation, f"no rank {rank} in generation {job.generation}: it has {world}", NOT_FOUND)
+    return _ask(job, operation, text, now)
+
+
+def _ask(job: Job, operation: Operation, text: str, now: float) -> Job:
+    """Accepted, and the nodes of the ranks in question have some time to answer."""
+    rank = operation.arguments.get("rank", -1)
+    nodes = tuple(m.node_id for m in job.members if rank < 0 or m.rank0 <= rank < m.rank0 + m.slots)
+    job = replace(job, answer_by={**job.answer_by, operation.id: now + ANSWER_WITHIN[operation.kind]})
+    return accepted(job, operation, text, nodes)
+
+
+_EFFECTS: dict[str, Effect] = {
+    "abort": _abort,
+    "restart": _restart,
+    "drain": _drain,
+    "undrain": _undrain,
+    "scale": _scale,
+    "signal": _signal,
+    "stacks": _stacks,
+}
+KINDS = tuple(_EFFECTS)

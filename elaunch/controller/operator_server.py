@@ -1,0 +1,100 @@
+"""What a leader tells operators of its job out of its memory, beside the control streams on the same server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+
+from elaunch.controller.access import Role
+from elaunch.controller.forming import waiting_for
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.leader import Term
+from elaunch.controller.messages import pack_run_phase, sendable
+from elaunch.controller.sightings import RankView
+from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.records import Phase
+
+MOST_RANKS = 8192  # of one answer, for the sake of its size
+SERVICE = "elaunch.v1.Operator"
+STATUS = f"/{SERVICE}/Status"
+
+Admit = Callable[[Any, Role], Awaitable[Term]]
+
+
+def operator_handler(admit: Admit) -> Any:
+    """The service's handler; ``admit`` gives the term that a call belongs to, or ends the call."""
+
+    async def status(_: pb.StatusRequest, context: Any) -> pb.StatusReply:
+        return status_of(await admit(context, Role.VIEWER))
+
+    method = grpc.unary_unary_rpc_method_handler(
+        status,
+        request_deserializer=pb.StatusRequest.FromString,
+        response_serializer=pb.StatusReply.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(SERVICE, {"Status": method})
+
+
+def status_of(term: Term) -> pb.StatusReply:
+    """The term's job now."""
+    job, now = term.job, term.now
+    return pb.StatusReply(
+        leader_epoch=term.epoch,
+        phase=job.phase.value,
+        generation=job.generation,
+        restart_count=job.restart_count,
+        max_restarts=job.policy.max_restarts,
+        min_nodes=job.policy.min_nodes,
+        max_nodes=job.policy.max_nodes,
+        code=job.reason.code,
+        reason=sendable(job.reason.text),
+        waiting_for=sendable(waiting_for(job)) if job.phase is Phase.WAITING else "",
+        phase_seconds=max(0.0, now - job.since),
+        nodes=[_line(term, job, view) for view in job.nodes.values()],
+        ranks=[_rank(view) for view in term.ranks[:MOST_RANKS]],
+        refused=term.counters.snapshot(),
+    )
+
+
+def _line(term: Term, job: Job, view: NodeView) -> pb.NodeLine:
+    node, status = view.node, view.status
+    member = job.plan.member(node.node_id) if job.plan else None
+    return pb.NodeLine(
+        node_id=node.node_id,
+        host=sendable(node.host),
+        slots=node.slots,
+        rank0=member.rank0 if member else -1,
+        phase=pack_run_phase(status.phase) if status else pb.RUN_PHASE_UNSPECIFIED,
+        generation=status.generation if status else 0,
+        attached=term.hears(node.node_id),
+        heard_seconds=term.silence(node.node_id),
+        note=sendable(_note(view)),
+    )
+
+
+def _rank(view: RankView) -> pb.RankLine:
+    told = view.progress
+    waits = next((group.collective or "a collective" for group in told.groups if group.waiting), "")
+    return pb.RankLine(
+        rank=told.rank,
+        node_id=view.node_id,
+        pid=told.pid,
+        step=told.step,
+        step_seconds=told.step_age,
+        beat_seconds=told.beat_age if told.attached else -1.0,
+        state=told.state,
+        where=sendable(told.where),
+        section=sendable(told.section),
+        waits_in=sendable(waits),
+    )
+
+
+def _note(view: NodeView) -> str:
+    status = view.status
+    if status is not None and status.start_error:
+        return status.start_error
+    if status is not None and status.leaving:
+        return f"leaving: {status.leaving_reason}"
+    return view.barred

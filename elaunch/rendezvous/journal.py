@@ -1,0 +1,101 @@
+"""What operators asked of a job, and what happened to it: the records below ``commands/`` and ``events/``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+
+class Standing(str, Enum):
+    """How far a command is. ``PENDING``: written by the operator, not yet seen by a leader."""
+
+    PENDING = "pending"
+    ACCEPTED = "accepted"
+    DONE = "done"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+    @property
+    def open(self) -> bool:
+        """Whether something is still to come of it."""
+        return self in (Standing.PENDING, Standing.ACCEPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An operator's command, and what became of it.
+
+    ``who`` is ``user@host``, ``at`` wall-clock seconds of the operator's machine, ``order`` the create revision of the
+    key, filled in by the reader: the order in which the store took the commands. ``answer`` is a sentence,
+    ``exit_code`` what the command line ends with. ``generation`` is the one in which it took effect, ``nodes`` those
+    that it is about, ``answers`` what they said.
+    """
+
+    id: str
+    kind: str
+    who: str
+    at: float
+    reason: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+    standing: Standing = Standing.PENDING
+    answer: str = ""
+    exit_code: int = 0
+    generation: int = 0
+    nodes: tuple[str, ...] = ()
+    answers: dict[str, str] = field(default_factory=dict)
+    order: int = 0
+
+    @property
+    def because(self) -> str:
+        """Who and why, to stand at the end of a sentence."""
+        return f"by {self.who}{': ' + self.reason if self.reason else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One line of a job's history. ``code`` for a machine, ``text`` for a person, ``time`` in wall-clock seconds."""
+
+    seq: int
+    time: float
+    code: str
+    text: str
+    generation: int = 0
+    who: str = ""
+    why: str = ""
+
+
+def decode_operation(value: bytes, order: int) -> Operation:
+    """The operation in ``value``. Raises ValueError if it is none, or one with values of the wrong kind."""
+    data = _members(value, Operation.__slots__)
+    standing = Standing(data.get("standing", Standing.PENDING))
+    nodes = tuple(data.get("nodes", ()))
+    operation: Operation = _make(Operation, data | {"order": order, "nodes": nodes, "standing": standing})
+    texts = (operation.id, operation.kind, operation.who, operation.reason, operation.answer)
+    maps = (operation.arguments, operation.answers)
+    if not all(isinstance(t, str) for t in texts) or not all(isinstance(m, dict) for m in maps):
+        raise ValueError("not an Operation: a value is of the wrong kind")
+    if not isinstance(operation.at, (int, float)) or not operation.id:
+        raise ValueError("not an Operation: a value is of the wrong kind")
+    return operation
+
+
+def decode_happening(value: bytes) -> Happening:
+    """The happening in ``value``. Raises ValueError if it is none."""
+    happening: Happening = _make(Happening, _members(value, Happening.__slots__))
+    return happening
+
+
+def _members(value: bytes, known: Any) -> dict[str, Any]:
+    data = json.loads(value)
+    if not isinstance(data, dict):
+        raise ValueError("not a record")
+    return {name: value for name, value in data.items() if name in known}
+
+
+def _make(kind: Any, values: dict[str, Any]) -> Any:
+    try:
+        return kind(**values)
+    except TypeError as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from error
