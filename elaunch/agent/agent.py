@@ -75,6 +75,7 @@ class Agent:
                 straggler_factor=options.recovery.straggler_factor,
                 fixed_world=options.recovery.fixed_world,
                 spares=options.recovery.spares,
+                crash_loop=options.recovery.crash_loop,
             ),
             clock=SystemClock(),
             status=parts.board,

@@ -108,6 +108,7 @@ class Recovery:
     straggler_factor: float = 2.0
     fixed_world: bool = False
     spares: int = 0
+    crash_loop: int = 5
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,14 @@ RECOVERY = (
         ours=True,
     ),
     Flag(
+        "crash_loop",
+        "restarts in a row that lead nowhere before the job ends with 93 (0: never)",
+        "integer",
+        5,
+        metavar="N",
+        ours=True,
+    ),
+    Flag(
         "hang_timeout",
         "without progress for so long the job hangs: seconds, auto (learnt from its own times), or off",
         default="auto",

@@ -21,7 +21,8 @@ def recovery(values: Values, nodes: tuple[int, int]) -> Recovery:
         hang_floor=_positive(values, "hang_floor", zero=False),
         straggler_factor=_factor(values),
         fixed_world=fixed_world,
-        spares=_spares(values),
+        spares=_count(values, "spares"),
+        crash_loop=_count(values, "crash_loop"),
     )
 
 
@@ -53,8 +54,8 @@ def _factor(values: Values) -> float:
     return factor
 
 
-def _spares(values: Values) -> int:
-    spares: int = values["spares"]
-    if spares < 0:
-        raise values.error("spares", "expected 0 or more")
-    return spares
+def _count(values: Values, dest: str) -> int:
+    count: int = values[dest]
+    if count < 0:
+        raise values.error(dest, "expected 0 or more")
+    return count

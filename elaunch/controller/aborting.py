@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.job import Job
+from elaunch.controller.restarting import reckon
 from elaunch.controller.roster import all_succeeded, leaving_reason, member_views, unattached
 from elaunch.controller.transitions import succeed
 from elaunch.errors import StartError
@@ -21,9 +22,12 @@ def finish_abort(job: Job, now: float) -> Job:
         return replace(job, phase=job.verdict, since=now)
     if all_succeeded(job):
         return succeed(job, now)
+    job = reckon(job, now)
+    if job.verdict is not None:
+        return replace(job, phase=job.verdict, since=now)
     if not job.ready and not unattached(job):
         return _last_node_gone(job, now)
-    return replace(job, phase=Phase.WAITING, since=now, last_call=None)
+    return replace(job, phase=Phase.WAITING, exit_code=0, since=now, last_call=None)
 
 
 def _last_node_gone(job: Job, now: float) -> Job:
@@ -36,4 +40,4 @@ def _last_node_gone(job: Job, now: float) -> Job:
             reason = Reason("stopped", leaving_reason(view))
             code = view.status.leaving_exit_code
             return replace(job, phase=Phase.STOPPED, reason=reason, exit_code=code, since=now)
-    return replace(job, phase=Phase.WAITING, since=now, last_call=None)
+    return replace(job, phase=Phase.WAITING, exit_code=0, since=now, last_call=None)

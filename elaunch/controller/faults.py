@@ -6,12 +6,12 @@ import signal
 from dataclasses import replace
 
 from elaunch.controller.job import Failure, Job, NodeStatus, RunPhase
+from elaunch.controller.restarting import NODE_LOST, RANK_FAILED, foresee
 from elaunch.controller.roster import leaving_reason
 from elaunch.controller.transitions import abort, end
 from elaunch.rendezvous.records import Node, Phase, Reason
 
 STOPPED_EARLY = "stopped_early"
-RANK_FAILED = "rank_failed"
 EXIT_HANG = 92
 
 
@@ -23,7 +23,7 @@ def node_lost(job: Job, node_id: str, now: float) -> Job:
     member = job.plan.member(node_id) if job.plan else None
     if member is None or node_id in job.succeeded:
         return job
-    reason = Reason("node_lost", f"node {member.host} ({node_id}) was lost")
+    reason = Reason(NODE_LOST, f"node {member.host} ({node_id}) was lost")
     if job.phase is Phase.ABORTING and job.reason.code == RANK_FAILED and not view.at_rest(job.generation):
         # Ranks that fail just before their node's lease ends, or its peers', failed because the node did.
         return replace(job, reason=reason, charged=False, verdict=None, exit_code=0)
@@ -82,13 +82,11 @@ def diagnosed(job: Job, generation: int, reason: Reason, now: float) -> Job:
 
 
 def _fault(job: Job, now: float, reason: Reason, exit_code: int) -> Job:
-    """Start anew where a restart is left, else end as failed."""
-    if job.policy.on_failure == "stop":
-        return end(job, now, Phase.FAILED, Reason(reason.code, f"{reason.text}; --on-failure=stop"), exit_code)
-    if job.restart_count < job.policy.max_restarts:
-        return replace(abort(job, now, reason), charged=True)
-    spent = f"; no restart left of {job.policy.max_restarts}" if job.policy.max_restarts else ""
-    return end(job, now, Phase.FAILED, Reason(reason.code, reason.text + spent), exit_code)
+    """Start anew if that is worth a try, else end as failed."""
+    decision = foresee(job, reason, exit_code, now)
+    if decision.restart:
+        return replace(abort(job, now, reason), charged=True, exit_code=exit_code)
+    return end(job, now, Phase.FAILED, decision.reason, decision.exit_code)
 
 
 def describe_exit(failure: Failure) -> str:

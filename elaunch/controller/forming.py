@@ -71,6 +71,7 @@ def adopt(job: Job, plan: Plan, now: float) -> Job:
         world=job.world or plan.world_size,
         formed=True,
         failures=(),
+        ran_since=None,
         succeeded=frozenset(),
         last_call=None,
         grow_at=None,

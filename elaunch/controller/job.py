@@ -9,6 +9,7 @@ from enum import Enum
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Drain, Member, Node, Phase, Plan, Reason, State
 from elaunch.rendezvous.records import Failure as Failure
+from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import RankExit as RankExit
 
 BEGINNING = Reason("start", "the job starts")
@@ -106,6 +107,7 @@ class Policy:
     straggler_factor: float = 2.0
     fixed_world: bool = False
     spares: int = 0
+    crash_loop: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,10 @@ class Job:
     the ranks' stacks are taken before they are stopped, ``verdict`` what the job ends as when the abort is through.
     ``ready`` counts the eligible nodes, so that a thousand joins need not look at a thousand nodes each.
     ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
-    that the job began with, 0 before it has. ``operations`` are the
-    operators' commands that are not yet over, or not yet written; ``answer_by`` says until when those among them that
-    wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
+    that the job began with, 0 before it has. ``step`` is the highest that a program has told, -1 for none;
+    ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
+    ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
+    those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
     """
 
     policy: Policy
@@ -138,6 +141,10 @@ class Job:
     verdict: Phase | None = None
     horizon: int = 0
     world: int = 0
+    step: int = -1
+    history: History = field(default_factory=History)
+    ran_since: float | None = None
+    wall_offset: float = 0.0
     formed: bool = False
     since: float = 0.0
     last_call: float | None = None
@@ -172,6 +179,7 @@ class Job:
             self.failures[0] if self.failures else None,
             self.evidence,
             self.world,
+            self.history,
             self.policy.min_nodes if self.scaled else 0,
             self.policy.max_nodes if self.scaled else 0,
             self.from_step,

@@ -212,12 +212,18 @@ class Term:
         for silent in judgement.silent:
             self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
             self._ledger.note([Entry("node_silent", silent.text, self._vigil.generation)])
+        for straggler in judgement.stragglers:
+            code = "straggler_recovered" if straggler.recovered else "straggler"
+            self._log.warning(code, rank=straggler.rank, host=straggler.host, reason=straggler.text)
+            self._ledger.note([Entry(code, straggler.text, self._vigil.generation)])
         hang = judgement.hang
         return [Diagnosed(self._vigil.generation, Reason(hang.code, hang.text))] if hang else []
 
     def _step(self, event: Event) -> None:
         if isinstance(event, OperatorCommand) and self._ledger.stands(event.operation.id):
             return  # seen twice: it has had its effect
+        if self._vigil.step > self._job.step:
+            self._job = replace(self._job, step=self._vigil.step)
         before = self._job
         self._job = step(before, event, self._clock.monotonic())
         if isinstance(event, NodeJoined):
@@ -290,7 +296,7 @@ class Term:
         nodes = [_node(kv) for kv in snapshot.items if kv.key.startswith(self._keys.nodes)]
         commands = self._ledger.load(state, snapshot.items)
         accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED)
-        self._job = resume(self._policy, state, plan, nodes, self._clock.monotonic(), accepted)
+        self._job = resume(self._policy, state, plan, nodes, self.now, accepted, self._clock.wall() - self.now)
         self._step(Tick())
         self._log.info("leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation)
         host = next((node.host for node in nodes if node.node_id == self._node_id), self._node_id)

@@ -9,12 +9,10 @@ requeue. A *code error* is the same exception at the same line on all ranks: the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
 
-from elaunch.controller.job import RankExit
+from elaunch.controller.job import History, RankExit
 from elaunch.controller.places import common_place
 from elaunch.rendezvous.records import Reason
 
@@ -79,34 +77,6 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
-    """What is remembered of a job's generations. Times are the leader's wall-clock seconds: it outlives a leader.
-
-    ``charged`` are the times of restarts that cost one, ``fruitless`` the restarts in a row that led nowhere,
-    ``place`` and ``ranks`` where the last generation raised if it got nowhere.
-    """
-
-    charged: tuple[float, ...] = ()
-    progressed: float | None = None
-    step: int = -1
-    checkpoint: int = -1
-    fruitless: int = 0
-    place: str = ""
-    ranks: tuple[int, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> History:
-        """Raises TypeError or ValueError if ``data`` is none."""
-        known = {name: data[name] for name in cls.__slots__ if name in data}
-        for name in ("charged", "ranks"):
-            known[name] = tuple(known.get(name, ()))
-        return cls(**known)
-
-
-@dataclass(frozen=True, slots=True)
 class Decision:
     """``restart`` or end with ``exit_code``, and why. ``history`` is what is to be remembered if it is done."""
 
@@ -127,7 +97,7 @@ def decide(policy: RestartPolicy, history: History, ending: Ending, now: float) 
     if not cause.fault:
         return _restart(after, cause, text)
     if policy.on_failure == "stop":
-        return _stop(after, cause, f"{text}; --on-failure is stop", ending.exit_code)
+        return _stop(after, cause, f"{text}; --on-failure=stop", ending.exit_code)
     if cause.charged and remaining(policy, after, now) <= 0:
         spent = f"; no restart left of {policy.max_restarts}" if policy.max_restarts else ""
         return _stop(after, cause, text + spent, ending.exit_code)

@@ -18,7 +18,7 @@ def follow(job: Job, now: float) -> Job:
     if leaving:
         return _shrink(job, leaving[0], now)
     if job.phase is Phase.STARTING and all(_is_up(job, m.node_id) for m in job.members):
-        job = replace(job, phase=Phase.RUNNING, since=now)
+        job = replace(job, phase=Phase.RUNNING, since=now, ran_since=now)
     return _grow(job, now)
 
 

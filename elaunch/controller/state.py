@@ -89,15 +89,17 @@ def resume(
     nodes: Iterable[Node],
     now: float,
     operations: tuple[Operation, ...] = (),
+    wall_offset: float = 0.0,
 ) -> Job:
     """The job as a newly elected leader finds it in etcd.
 
     A final state is still to be told while a node lives that had joined by then, spares included. One without is
     history: the job was started again under the same id, and goes on counting generations where the last run stopped.
-    ``operations`` are those that the former leader had accepted.
+    ``operations`` are those that the former leader had accepted; ``wall_offset`` is what the wall clock is ahead of
+    ``now``.
     """
     views = {node.node_id: NodeView(node) for node in nodes}
-    job = lapse(Job(policy=policy, nodes=views, since=now), operations)
+    job = lapse(Job(policy=policy, nodes=views, since=now, wall_offset=wall_offset), operations)
     if state is None:
         return job
     generation = max(state.generation, plan.generation if plan else 0)
@@ -107,8 +109,10 @@ def resume(
     else:
         alive = any(m.node_id in views for m in job.members)
     if not alive:
-        count = 0 if state.phase.final else state.restart_count
-        return replace(job, plan=None, restart_count=count)  # another run may begin with another world
+        # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
+        if state.phase.final:
+            return replace(job, plan=None, restart_count=0)
+        return replace(job, plan=None, restart_count=state.restart_count, history=state.history)
     job = replace(
         job,
         phase=state.phase,
@@ -119,6 +123,7 @@ def resume(
         charged=state.charged,
         evidence=state.evidence,
         world=state.world,
+        history=state.history,
         horizon=state.horizon,
         failures=(state.root,) if state.root else (),
         formed=True,

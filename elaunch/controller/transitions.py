@@ -32,4 +32,5 @@ def end(job: Job, now: float, verdict: Phase, reason: Reason, exit_code: int) ->
 
 
 def succeed(job: Job, now: float) -> Job:
-    return replace(job, phase=Phase.SUCCEEDED, reason=Reason("succeeded", "every rank ended with 0"), since=now)
+    reason = Reason("succeeded", "every rank ended with 0")
+    return replace(job, phase=Phase.SUCCEEDED, reason=reason, exit_code=0, since=now)

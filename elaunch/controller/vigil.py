@@ -15,6 +15,7 @@ from elaunch.controller.hang import diagnose
 from elaunch.controller.job import Job, Policy
 from elaunch.controller.liveness import Liveness, Silent
 from elaunch.controller.sightings import RankView, Sightings
+from elaunch.controller.straggler import Straggler, StragglerPolicy, Stragglers
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.records import Phase
 
@@ -24,10 +25,14 @@ RANKS_PER_PACE = 4096
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was found at one moment: a hang, or None, and the nodes that have become silent since the last one."""
+    """What was found at one moment: a hang, or None, and what has changed since the last one.
+
+    ``silent`` are the nodes that have become so, ``stragglers`` the ranks that have become some, or caught up.
+    """
 
     hang: Hang | None
-    silent: tuple[Silent, ...]
+    silent: tuple[Silent, ...] = ()
+    stragglers: tuple[Straggler, ...] = ()
 
 
 class Vigil:
@@ -35,6 +40,8 @@ class Vigil:
 
     def __init__(self, policy: Policy, now: float) -> None:
         self._deadlines = Deadlines(patience_of(policy))
+        self._straggling = StragglerPolicy(policy.straggler_factor)
+        self._stragglers = Stragglers(self._straggling)
         self._liveness = Liveness(now)
         self._sightings = Sightings(0)
         self._hosts: dict[str, str] = {}
@@ -42,6 +49,7 @@ class Vigil:
         self._due = now
         self._followed = (False, 0)
         self.stale = 0
+        self.step = -1
 
     @property
     def generation(self) -> int:
@@ -65,6 +73,7 @@ class Vigil:
         self._followed = (running, job.generation)
         if job.generation != self._sightings.generation:
             self._sightings = Sightings(job.generation)
+            self._stragglers = Stragglers(self._straggling)
             self._deadlines.begin()
         expected = {m.node_id: m.host for m in job.members} if running else {}
         for node_id in self._hosts.keys() - expected.keys():
@@ -81,6 +90,7 @@ class Vigil:
         if host is None or not self._sightings.heard(beat, host, now):
             self.stale += 1
             return False
+        self.step = max((self.step, *(rank.step for rank in beat.ranks)))
         self._deadlines.observe(beat, now)
         self._liveness.heard(beat.node_id, now, beat.interval)
         return True
@@ -99,7 +109,8 @@ class Vigil:
         found = self._liveness.silent(now)
         news = tuple(silent for silent in found if silent.node_id not in self._silent)
         self._silent = {silent.node_id for silent in found}
-        return Judgement(diagnose(views, self._deadlines.limits()), news)
+        hang = diagnose(views, self._deadlines.limits())
+        return Judgement(hang, news, self._stragglers.observe(views) if hang is None else ())
 
 
 def patience_of(policy: Policy) -> Patience:

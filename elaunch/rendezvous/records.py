@@ -150,6 +150,23 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class History:
+    """What is remembered of a job's generations. Times are the leader's wall-clock seconds: it outlives a leader.
+
+    ``charged`` are the times of restarts that cost one, ``fruitless`` the restarts in a row that led nowhere,
+    ``place`` and ``ranks`` where the last generation raised if it got nowhere.
+    """
+
+    charged: tuple[float, ...] = ()
+    progressed: float | None = None
+    step: int = -1
+    checkpoint: int = -1
+    fruitless: int = 0
+    place: str = ""
+    ranks: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
@@ -171,6 +188,7 @@ class State:
     root: Failure | None = None
     evidence: bool = False
     world: int = 0
+    history: History = field(default_factory=History)
     min_nodes: int = 0
     max_nodes: int = 0
     from_step: int = -1
@@ -210,6 +228,10 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
         values["members"] = tuple(_build(Member, m) for m in values["members"])
     if kind is State:
         values["phase"] = Phase(values["phase"])
+        if history := values.get("history"):
+            values["history"] = _build(
+                History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks")}}
+            )
         if root := values.get("root"):
             values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
         values["drained"] = tuple(_build(Drain, d) for d in values.get("drained", ()))

@@ -10,7 +10,7 @@ from job_makers import Driver, make_exit, make_node, running
 from elaunch.controller.commands import Abort, End, Start, Wait, end_of
 from elaunch.controller.faults import describe_exit
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Failure, RunPhase
+from elaunch.controller.job import Failure, Job, RankExit, RunPhase
 from elaunch.controller.state import Diagnosed, NodeJoined, resume
 from elaunch.rendezvous.records import Phase, Reason, State, decode, encode
 
@@ -697,6 +697,73 @@ def test_ranks_that_do_not_get_on_cost_a_restart_and_leave_their_stacks() -> Non
     driver.happen(Diagnosed(2, hang))
     job = driver.everyone(RunPhase.STOPPED)
     assert (job.phase, job.exit_code) == (Phase.FAILED, 92)
+
+
+def raised(rank: int, line: int = 31, kind: str = "ValueError") -> RankExit:
+    text = f"{kind}: no"
+    trace = f'Traceback (most recent call last):\n  File "train.py", line {line}, in step\n{text}\n'
+    return replace(make_exit(rank, 1), message=text, traceback=trace)
+
+
+def fail_everywhere(driver: Driver, line: int = 31) -> Job:
+    generation = driver.job.generation
+    driver.tell(0, RunPhase.FAILED, generation, exits=(raised(0, line), raised(1, line)))
+    return driver.everyone(RunPhase.STOPPED)
+
+
+def test_the_same_error_on_all_ranks_twice_in_a_row_is_not_worth_a_restart() -> None:
+    driver = running(1, 1, restarts=9)
+    assert fail_everywhere(driver).phase is Phase.STARTING
+    driver.up()
+    job = fail_everywhere(driver)
+    assert (job.phase, job.reason.code, job.exit_code) == (Phase.FAILED, "code_error", 1)
+    assert "ValueError at train.py:31, twice in a row (all 2 ranks)" in job.reason.text
+
+
+def test_other_errors_are_worth_the_budget() -> None:
+    driver = running(1, 1, restarts=9)
+    for line in range(31, 38):
+        assert fail_everywhere(driver, line).phase is Phase.STARTING
+        driver.up()
+
+
+def test_a_job_that_gets_nowhere_is_a_crash_loop_though_its_budget_refills() -> None:
+    driver = running(1, 1, restarts=2, restart_window=10.0)
+    for _ in range(5):
+        driver.fail(0, 7)
+        assert driver.everyone(RunPhase.STOPPED).phase is Phase.STARTING
+        driver.up()
+        driver.job = replace(driver.job, history=replace(driver.job.history, charged=()))
+    driver.fail(0, 7)
+    job = driver.everyone(RunPhase.STOPPED)
+    assert (job.phase, job.reason.code, job.exit_code) == (Phase.FAILED, "crash_loop", 93)
+
+
+def test_restarts_count_no_more_once_the_job_got_on_and_they_are_old() -> None:
+    driver = running(1, 1, restarts=1, restart_window=100.0)
+    for step in range(1, 20):
+        driver.job = replace(driver.job, step=step)
+        driver.fail(0, 7)
+        assert driver.everyone(RunPhase.STOPPED).phase is Phase.STARTING, step
+        driver.up()
+        driver.wait(101.0)
+    driver.fail(0, 7)
+    driver.everyone(RunPhase.STOPPED)
+    driver.up()
+    driver.fail(0, 7)
+    assert driver.everyone(RunPhase.STOPPED).phase is Phase.FAILED
+
+
+def test_a_new_leader_remembers_the_restarts_that_count() -> None:
+    driver = running(1, 1, restarts=1)
+    driver.fail(0)
+    driver.everyone(RunPhase.STOPPED)
+    driver.up()
+    driver.another_leads(decode(State, encode(driver.job.state)))
+    driver.up()
+    driver.fail(0, 9)
+    job = driver.everyone(RunPhase.STOPPED)
+    assert (job.phase, job.exit_code) == (Phase.FAILED, 9)
 
 
 def test_a_job_is_started_again_under_its_id() -> None:

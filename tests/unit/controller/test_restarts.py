@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.controller.job import RankExit
+from elaunch.controller.job import History, RankExit
 from elaunch.controller.places import Place, common_place, place_of
 from elaunch.controller.restarts import (
     EXIT_CRASH_LOOP,
     Cause,
     Decision,
     Ending,
-    History,
     RestartPolicy,
     decide,
     remaining,
 )
+from elaunch.rendezvous.records import Phase, Reason, State, decode, encode
 
 TRACE = 'Traceback (most recent call last):\n  File "{file}", line 3, in <module>\n  File "{file}", line {line}, in f\n'
 START = 1e9
 EMPTY = History()
+STATE = State(Phase.RUNNING, 1, 0, Reason("start", ""))
 
 
 def raised(rank: int, message: str = "ValueError: no", line: int = 31, file: str = "train.py") -> RankExit:
@@ -49,7 +50,7 @@ def play(policy: RestartPolicy, endings: list[Ending], every: float = 10.0) -> l
     for number, ending in enumerate(endings):
         decision = decide(policy, history, ending, START + number * every)
         found.append(decision)
-        history = History.from_json(json.loads(json.dumps(decision.history.to_json())))
+        history = decode(State, encode(replace(STATE, history=decision.history))).history
         if not decision.restart:
             break
     return found
@@ -103,7 +104,7 @@ def test_on_failure_stop() -> None:
     policy = RestartPolicy(9, on_failure="stop")
     (decision,) = play(policy, [failed(killed(1, -9))])
     assert not decision.restart
-    assert decision.reason.text.endswith("--on-failure is stop")
+    assert decision.reason.text.endswith("--on-failure=stop")
     assert play(policy, [Ending(Cause.PREEMPTION, "the scheduler wants the node back")])[0].restart
 
 
