@@ -10,6 +10,7 @@ from elaunch.cli.endpoints import parse_endpoint, parse_endpoints
 from elaunch.cli.parser import Values
 from elaunch.cli.settings import checked
 from elaunch.errors import UsageError
+from elaunch.rendezvous.addresses import no_loopback
 
 DEFAULT_PORTS: dict[Backend, int] = {"etcd": 2379, "c10d": 29400, "static": 29500}
 _NO_ID = "none"
@@ -39,6 +40,8 @@ def resolve_meeting(values: Values, max_nodes: int, conf_rank: int | None) -> Me
     rank, rank_warning = _node_rank(values, backend, max_nodes, conf_rank, standalone)
     job, job_warning = _job(values, backend, max_nodes)
     warnings = [*rank_warning, *job_warning]
+    if (standalone or max_nodes == 1) and not values["local_addr"] and (why := no_loopback()):
+        raise UsageError(f"the loopback interface is down ({why}), and ranks meet on it: ip link set lo up")
     if standalone:
         ignored = [name for name in ("rdzv_backend", "rdzv_endpoint") if values.given(name) and values["standalone"]]
         warnings += [f"--{name.replace('_', '-')} is ignored with --standalone" for name in ignored]

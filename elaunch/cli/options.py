@@ -46,7 +46,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         monitor_interval=settings.monitor_interval(values),
         start=start,
         start_method=values["start_method"],
-        preload=resolve_preload(values, start),
+        preload=resolve_preload(values, start, environ),
         role=settings.role(values),
         local_addr=settings.local_addr(values),
         node_rank=meeting.node_rank,

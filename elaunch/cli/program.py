@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from elaunch.agent.options import StartMode
 from elaunch.agent.program import Kind, Program
+from elaunch.cli.modules import missing_module
 from elaunch.cli.parser import HINT, Values
 from elaunch.errors import UsageError
 
@@ -22,7 +23,7 @@ def resolve_program(values: Values, environ: Mapping[str, str]) -> Program:
     if kind == "command":
         _check_command(target, environ)
     elif kind == "module":
-        _check_module(target)
+        _check_module(target, environ)
     else:
         _check_script(target)
     return Program(kind, target, tuple(args), _interpreter(environ, kind))
@@ -47,9 +48,13 @@ def _check_script(path: str) -> None:
         raise UsageError(f"script {path}: cannot be read by this user")
 
 
-def _check_module(name: str) -> None:
+def _check_module(name: str, environ: Mapping[str, str]) -> None:
     if os.sep in name or not all(name.split(".")):
         raise UsageError(f"--module {name}: expected a module's name such as package.train, not a path")
+    if (environ.get("PYTHON_EXEC") or sys.executable) != sys.executable:
+        return  # another interpreter has other modules
+    if missing := missing_module(name, environ, run=True):
+        raise UsageError(f"--module {name}: no module named {missing!r} (seen from {os.getcwd()})")
 
 
 def _check_command(name: str, environ: Mapping[str, str]) -> None:
@@ -78,12 +83,15 @@ def resolve_start(values: Values, program: Program) -> tuple[StartMode, tuple[st
     return mode, ()
 
 
-def resolve_preload(values: Values, mode: StartMode) -> tuple[str, ...]:
-    """The modules to import ahead. Raises UsageError for what is no name, or where nothing starts warm."""
+def resolve_preload(values: Values, mode: StartMode, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The modules to import ahead. Raises UsageError for what is no module, or where nothing starts warm."""
     names: tuple[str, ...] = tuple(name.strip() for name in values["preload"] if name.strip())
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
             raise values.error("preload", f"{name!r} is no module's name")
     if names and mode == "exec":
         raise values.error("preload", "only a warm start can preload; leave it out, or start Python with --start=warm")
+    for name in names:
+        if missing := missing_module(name, environ, run=False):
+            raise values.error("preload", f"no module named {missing!r}; the working directory is not looked in")
     return names

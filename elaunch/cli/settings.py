@@ -173,6 +173,12 @@ def _log_dir(values: Values) -> str | None:
         raise values.error("log_dir", f"{existing} is not a folder")
     if not os.access(existing, os.W_OK | os.X_OK):
         raise values.error("log_dir", f"this user cannot write in {existing}")
+    probe = os.path.join(existing, f".elaunch-{os.getpid()}")  # rights alone do not tell: a full disk, root over NFS
+    try:
+        os.mkdir(probe)
+        os.rmdir(probe)
+    except OSError as error:
+        raise values.error("log_dir", f"no folder can be made in {existing}: {error.strerror}") from None
     return path
 
 

@@ -42,6 +42,16 @@ def _bind_error(address: IPAddress, port: int) -> int | None:
     return None
 
 
+def no_loopback() -> str:
+    """Why this machine cannot reach itself at 127.0.0.1; empty where it can."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect(("127.0.0.1", 9))  # sends nothing: the kernel only chooses the route
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
 def foreign(host: str) -> str:
     """Why this machine cannot be reached at ``host``; empty where ``host`` is one of its addresses, or may be."""
     try:

@@ -71,6 +71,11 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
         return encode(replace(theirs, roles={**theirs.roles, **ours.roles}))
     if not (await store.list(keys.nodes)).items:
         return encode(ours)
+    if _launcher(theirs) != _launcher(ours):
+        raise SpecMismatchError(
+            f"rendezvous: job {keys.job!r} is run by {_launcher(theirs)}, and node {node.host} by {_launcher(ours)}: "
+            "torchrun and elaunch agents cannot share a job; give one of them another --rdzv-id"
+        )
     shown = "; ".join(
         f"{_OPTION[name]} is {mine!r} here and {other!r} in the job" for name, (other, mine) in differences.items()
     )
@@ -78,6 +83,11 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
         f"rendezvous: node {node.host} does not fit job {keys.job!r}: {shown}; "
         "start it with the same value or another --rdzv-id"
     )
+
+
+def _launcher(spec: Spec) -> str:
+    """Whose agents a spec is of: torchrun counts its restarts itself, and its plug-in leaves them open with -1."""
+    return "torchrun" if spec.max_restarts < 0 else "elaunch"
 
 
 def _differences(theirs: Spec, ours: Spec, role: str) -> dict[str, tuple[Any, Any]]:

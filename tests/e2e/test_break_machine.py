@@ -154,6 +154,8 @@ def test_a_spawner_process_killed_while_it_stops_ranks_costs_no_job(job: MakeJob
 
 @pytest.mark.torch
 def test_a_preload_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
-    done = elaunch(tmp_path, "--standalone", "--preload=no_such_module", SIGNALLED[0])
+    (tmp_path / "broken.py").write_text("import no_such_module\n")
+    path = os.pathsep.join([str(ROOT), str(tmp_path)])
+    done = elaunch(tmp_path, "--standalone", "--preload=broken", SIGNALLED[0], PYTHONPATH=path)
     assert done.returncode == 71, done.stderr.decode()
     assert b"no_such_module" in done.stderr.splitlines()[-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -167,3 +168,15 @@ def test_the_help_is_not_wider_than_a_terminal() -> None:
 def test_docs_name_every_option() -> None:
     text = (Path(__file__).parents[3] / "docs/cli.md").read_text()
     assert [flag.spellings[-1] for flag in FLAGS.values() if f"`--{flag.dest.replace('_', '-')}" not in text] == []
+
+
+def test_a_standalone_job_without_a_loopback_interface_is_refused(script: str) -> None:
+    alone = ["unshare", "-n"]
+    if shutil.which("unshare") is None or subprocess.run([*alone, "true"], capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    done = subprocess.run(
+        [*alone, sys.executable, "-m", "elaunch", "--standalone", script], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("elaunch: error: the loopback interface is down (Network is unreachable)")

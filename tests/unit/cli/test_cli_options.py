@@ -148,7 +148,7 @@ def test_kinds_of_program(script: str) -> None:
         options = parse(arguments, {"PATH": "/bin:/usr/bin"})
         return options.program.kind, options.start
 
-    assert program("-m", "no.such.module") == ("module", "warm")
+    assert program("-m", "json.tool") == ("module", "warm")
     assert program("--no-python", "sh", "-c", "true") == ("command", "exec")
     assert program("--no-python", "--run-path", script) == ("run_path", "warm")
     assert program("--start=exec", script) == ("script", "exec")
@@ -208,6 +208,7 @@ BAD = [
     (["-t", "a:1"], {}, "RANK:N"),
     (["--local-ranks-filter=a"], {}, "local ranks"),
     (["--log-dir=/dev/null/x"], {}, "not a folder"),
+    (["--log-dir=/proc/logs/x"], {}, " in /proc"),
     (["--logs-specs=mine"], {}, "torchrun.logs_specs"),
     (["--event-log-handler=mine"], {}, "null or console"),
     (["--signals-to-handle=SIGFOO"], {}, "'SIGFOO' is no signal"),

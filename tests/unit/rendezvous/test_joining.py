@@ -124,6 +124,26 @@ def test_a_difference_is_refused_and_shown(ours: Spec, told: str) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("first", ["elaunch", "torchrun"])
+def test_torchrun_and_elaunch_cannot_share_a_job(first: str) -> None:
+    specs = {"elaunch": SPEC, "torchrun": Spec(1, 4, -1, {"torchrun": {}})}
+    (other,) = specs.keys() - {first}
+
+    async def run() -> None:
+        store = MemoryStore()
+        lease = await enter(store, 0, specs[first], next(iter(specs[first].roles)))
+        with pytest.raises(SpecMismatchError) as refused:
+            await enter(store, 1, specs[other], next(iter(specs[other].roles)))
+        assert str(refused.value) == (
+            f"rendezvous: job 'job' is run by {first}, and node h1 by {other}: "
+            "torchrun and elaunch agents cannot share a job; give one of them another --rdzv-id"
+        )
+        await store.revoke(lease)  # an id that nobody uses any more is free for either
+        await enter(store, 1, specs[other], next(iter(specs[other].roles)))
+
+    asyncio.run(run())
+
+
 def test_a_spec_of_which_no_node_lives_is_replaced() -> None:
     ours = replace(SPEC, max_nodes=5)
 
