@@ -21,7 +21,8 @@ from elaunch.agent.children import Child
 from elaunch.agent.pages import gathering
 from elaunch.agent.protocol import Channel, Message, frame
 
-_AFTER_START_SECONDS = 1.0  # by then the ranks are through the busiest part of their start
+_AFTER_START_SECONDS = 0.3  # by then ranks are through the busiest part of their start, and few have failed
+_BEFORE_GATHERING_SECONDS = 1.0  # that takes longer than the forks: it would be in the way of a slow start
 _AFTER_DEATH_SECONDS = 30.0
 
 Surroundings = tuple[object, ...]
@@ -65,6 +66,7 @@ class Standbys:
     idle: list[Standby] = field(default_factory=list)
     _wanted: int = 0
     _gathering: Iterator[None] = field(default_factory=gathering)
+    _gathered: bool = False
 
     def pids(self) -> set[int]:
         return {standby.child.pid for standby in self.idle}
@@ -72,7 +74,7 @@ class Standbys:
     def want(self, ranks: int) -> None:
         """``ranks`` were forked just now: have standbys for the next start."""
         self._wanted = ranks + 1 if ranks else 0
-        self.fork_at = time.monotonic() + _AFTER_START_SECONDS
+        self.fork_at = time.monotonic() + (_AFTER_START_SECONDS if self._gathered else _BEFORE_GATHERING_SECONDS)
 
     def pause(self) -> None:
         """Fork no more before the next start."""
@@ -122,6 +124,7 @@ class Standbys:
         """Take one step, now that it is time: fork one if one is wanting. In the child: where its order will come."""
         if next(self._gathering, self) is None:
             return None  # one step at a time: the spawner process has others to hear
+        self._gathered = True
         self.review()
         while len(self.idle) > self._wanted:
             self._discard(self.idle.pop())
