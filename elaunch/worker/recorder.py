@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _BACKENDS = {"_dump_fr_trace_json": "gloo", "_dump_nccl_trace_json": "nccl"}
+_NUMBERS = {"gloo": "op_id", "nccl": "collective_seq_id"}
 _RELAXED = 2  # cudaStreamCaptureModeRelaxed
 
 
@@ -26,7 +27,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One recorded collective."""
+    """One recorded collective; ``number`` is the one that ``Status`` has for it."""
 
     group_id: int
     group_name: str
@@ -49,7 +50,8 @@ class Recorder:
     def entries(self) -> list[Entry]:
         """What it has kept, oldest first. Takes tens of milliseconds where it is full."""
         self._spare_captures()
-        return [_entry(e) for e in _loaded(self._dump(True, False)).get("entries", []) if not e.get("is_p2p")]
+        number = _NUMBERS[self.backend]
+        return [_entry(e, number) for e in _loaded(self._dump(True, False)).get("entries", []) if not e.get("is_p2p")]
 
     def trace(self) -> bytes:
         """The whole record, as JSON."""
@@ -97,6 +99,6 @@ def _status(status: dict[str, str]) -> Status:
     return Status(*(max(0, int(status[name])) for name in names))
 
 
-def _entry(entry: dict[str, Any]) -> Entry:
+def _entry(entry: dict[str, Any], number: str) -> Entry:
     text = described(entry["profiling_name"], entry["input_dtypes"], entry["input_sizes"])
-    return Entry(entry["pg_id"], entry["process_group"][0], entry["collective_seq_id"], text)
+    return Entry(entry["pg_id"], entry["process_group"][0], entry[number], text)
