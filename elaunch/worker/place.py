@@ -70,7 +70,9 @@ def _innermost_of_user(frame: FrameType) -> FrameType:
 @lru_cache(maxsize=4096)
 def _begins_collectives(filename: str) -> bool:
     return (
-        "/distributed/" in filename or filename.endswith(("/torch/_ops.py", "distributed.py")) or "induct" in filename
+        "/distributed/" in filename
+        or filename.endswith(("/torch/_ops.py", "distributed.py"))
+        or "torchinductor" in filename
     )
 
 

@@ -116,7 +116,7 @@ class Watch:
         if self._groups is None or not self._groups.waiting:
             return self._groups is not None and self._groups.on_device
         stat = os.pread(self._main.fileno(), 512, 0)
-        return stat[stat.rindex(b")") + 2 :].startswith(b"S")
+        return stat[stat.rfind(b")") + 2 :].startswith(b"S")
 
     def _answer(self) -> None:
         asked = self._page.asked

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -60,14 +61,21 @@ class Recorder:
 
     def _spare_captures(self) -> None:
         """It asks events of their state, which would break off another thread's capture of a CUDA graph."""
+        if self.backend != "nccl":
+            return
         exchange = getattr(ctypes.CDLL(None), "cudaThreadExchangeStreamCaptureMode", None)
-        if self.backend == "nccl" and exchange is not None:
+        if exchange is not None:
             exchange(ctypes.byref(ctypes.c_int(_RELAXED)))
 
 
 def recorders(c10d: Any) -> list[Recorder]:
-    """Those that this torch has; ``c10d`` is torch._C._distributed_c10d."""
-    return [Recorder(backend, getattr(c10d, name)) for name, backend in _BACKENDS.items() if hasattr(c10d, name)]
+    """Those that this torch has and that answer at once; ``c10d`` is torch._C._distributed_c10d.
+
+    With ROCm NCCL's asks every communicator for all that it knows, under a lock, each time.
+    """
+    rocm = getattr(getattr(sys.modules.get("torch"), "version", None), "hip", None)
+    usable = {name: backend for name, backend in _BACKENDS.items() if hasattr(c10d, name)}
+    return [Recorder(b, getattr(c10d, name)) for name, b in usable.items() if not (rocm and b == "nccl")]
 
 
 def described(operation: str, dtypes: Iterable[str], sizes: Iterable[Iterable[int]]) -> str:
