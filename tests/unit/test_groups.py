@@ -192,11 +192,14 @@ def test_a_name_that_comes_back_is_another_group(torch: Torch) -> None:
     torch.world.pg_names.clear()
     torch.world.default_pg, torch.world.group_count = None, 0
     assert seen(groups) == []
-    again = torch.group("0", [0, 1])
-    assert seen(groups) == [(0, 0)]
-    torch.begin(1, "0", again)
+    again, other = torch.group("0", [0, 1]), torch.group("1", [0, 1])
+    assert seen(groups) == [(0, 0), (0, 0)]
+    torch.begin(1, "1", other)
     torch.end(1)
-    assert seen(groups) == [(1, 1)]
+    assert seen(groups) == [(0, 0), (1, 1)]
+    torch.begin(2, "0", again)
+    torch.end(2)
+    assert seen(groups) == [(1, 1), (1, 1)]
 
 
 def test_without_a_recorder_the_number_and_the_place_tell(torch: Torch) -> None:
