@@ -87,20 +87,19 @@ class _Cell:
 class Page:
     """A mapped page.
 
-    ``pid`` is the process that has claimed the page, 0 before one has. ``signal`` makes it write its stacks, and is 0
-    while there is no handler for it. ``asked`` and ``answered`` number the agent's requests for evidence and the
-    rank's answers. ``step`` is -1 before the first. ``listens`` is 1 once the program has asked whether it is to stop,
-    ``noticed`` 1 while there is a notice, ``stopping`` 1 once the program has heard it.
+    ``signal`` makes the rank write its stacks, and is 0 while there is no handler for it. ``asked`` and ``answered``
+    number the agent's requests for evidence and the rank's answers. ``step`` is -1 before the first. ``listens`` is 1
+    once the program has asked whether it is to stop, ``noticed`` 1 while there is a notice, ``stopping`` 1 once the
+    program has heard it.
     """
 
-    pid = _Cell(1)
-    step = _Cell(2)
-    stopping = _Cell(3)
-    signal = _Cell(4)
-    asked = _Cell(5)
-    answered = _Cell(6)
-    noticed = _Cell(7)
-    listens = _Cell(8)
+    step = _Cell(1)
+    stopping = _Cell(2)
+    signal = _Cell(3)
+    asked = _Cell(4)
+    answered = _Cell(5)
+    noticed = _Cell(6)
+    listens = _Cell(7)
 
     def __init__(self, fd: int) -> None:
         """Map the page behind a descriptor. Raises OSError, and ValueError where it is none."""

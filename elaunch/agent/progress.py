@@ -32,7 +32,7 @@ class Pages:
         try:
             for local_rank in range(count):
                 files = self.files[local_rank] = RankFiles.make(local_rank)
-                self.sights[local_rank] = Sight(rank0 + local_rank, local_rank, Page.make(files.page))
+                self.sights[local_rank] = Sight(rank0 + local_rank, local_rank, Page.make(files.page), files.page)
         except OSError as error:
             structlog.get_logger().warning("no_progress_pages", reason=str(error))
             self.close()

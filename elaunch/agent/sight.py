@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import struct
 from dataclasses import dataclass, field
-from typing import Any
 
 from elaunch.progress import RankProgress
 from elaunch.progress_page import Beat, OpenSection, Page
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NO_BEAT = Beat(0)
-_ANCESTORS = 32
+_FLOCK = struct.Struct("hhqqi4x")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,13 @@ class _Since:
 
 @dataclass(slots=True)
 class Sight:
-    """What has been seen of one rank. ``pid`` is the process that was started for it."""
+    """What has been seen of one rank. ``pid`` is the process that was started for it, ``fd`` the page's descriptor."""
 
     rank: int
     local_rank: int
     page: Page
+    fd: int
     pid: int = 0
-    _claimed: tuple[int, bool] = (0, False)
     _ages: dict[str, _Since] = field(default_factory=dict)
     _sections: dict[tuple[int, int], float] = field(default_factory=dict)
 
@@ -100,13 +101,10 @@ class Sight:
         )
 
     def writer(self) -> int | None:
-        """The process that writes to the page: the rank's own, or one below it. None where none does."""
-        claimed = self.page.pid
-        if claimed != self._claimed[0]:
-            self._claimed = (claimed, _descends(claimed, self.pid))
-        if not self._claimed[1] or not os.path.exists(f"/proc/{claimed}"):
-            return None
-        return claimed
+        """The process that has claimed the page, the rank's own or one below it, as the kernel tells; None if none."""
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, _, _, _, holder = _FLOCK.unpack_from(fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else holder or self.pid  # 0: a process of another pid namespace
 
     def _age(self, name: str, value: object, now: float) -> float:
         return self._ages.setdefault(name, _Since()).age(value, now)
@@ -138,15 +136,3 @@ def _fields(pid: int) -> list[bytes]:
     finally:
         os.close(fd)
     return stat[stat.rindex(b")") + 2 :].split()
-
-
-def _descends(pid: int, root: int) -> bool:
-    """Whether a process is ``root`` or below it: a page may claim anything."""
-    for _ in range(_ANCESTORS):
-        if pid == root:
-            return True
-        fields: list[Any] = _fields(pid) if pid > 1 else []
-        if not fields:
-            return False
-        pid = int(fields[1])
-    return False

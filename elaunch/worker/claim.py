@@ -47,7 +47,6 @@ def _claim(path: str) -> Page | None:
     page.signal = 0
     page.step = -1
     page.write_sections(())
-    page.pid = os.getpid()
     return page
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from elaunch.progress import GroupProgress
+from elaunch.worker import point_to_point
+from elaunch.worker.point_to_point import numbers
 from elaunch.worker.recorder import Entry, Recorder, recorders
 
 _DESCRIBE = 10  # looks at the same collective after which it is worth asking which one it is
@@ -17,7 +19,10 @@ _DESCRIBE_FIRST = {"nccl": 200}  # a group's first one may be making connections
 
 @dataclass(slots=True)
 class _Group:
-    """One backend of one process group. ``number`` is the recorder's, None before it has recorded anything."""
+    """One backend of one process group. ``number`` is the recorder's, None before it has recorded anything.
+
+    ``started`` and ``finished`` are the group's own sequence numbers, sends and receives included.
+    """
 
     name: str
     backend: str
@@ -79,7 +84,7 @@ class Groups:
             self.progress, self.waiting, self.on_device = (), False, False
             return
         unknown = [g for g in self._groups if g.number is None]
-        begun = [g for g in unknown if g.sequence() > 0]
+        begun = [g for g in unknown if numbers(g.group()).collectives(g.sequence()) > 0]
         if not unknown or not inside or (still and all(map(_recorded, begun))):
             self._ask(bool(begun))
         for group in begun:
@@ -100,6 +105,10 @@ class Groups:
         world = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_world", None)
         if world is None:
             return
+        if self._recorders is None:
+            c10d = sys.modules["torch._C._distributed_c10d"]
+            self._recorders = recorders(c10d)
+            point_to_point.watch(c10d.ProcessGroup)
         listed = (len(world.pg_names), world.group_count, id(world.default_pg))
         if listed == self._listed:
             return
@@ -111,8 +120,6 @@ class Groups:
         ]
         self._labels = {id(g): g.label for g in self._groups}
         self._listed = listed
-        if self._recorders is None:
-            self._recorders = recorders(getattr(sys.modules["torch._C"], "_distributed_c10d", None))
 
     def _ask(self, name: bool) -> None:
         """Ask the recorders, and learn the names of new numbers if ``name``."""
@@ -159,7 +166,10 @@ class Groups:
         world = max(g.size for g in self._groups)
         for g in self._groups:
             ranks = () if g.size == world else g.ranks
-            yield GroupProgress(self._labels[id(g)], g.size, g.started, g.finished, g.collective, ranks)
+            others = numbers(g.group())
+            started, finished = others.collectives(g.started), others.collectives(g.finished)
+            others.forget(g.finished)
+            yield GroupProgress(self._labels[id(g)], g.size, started, finished, g.collective, ranks)
 
 
 def _recorded(group: _Group) -> bool:

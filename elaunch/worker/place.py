@@ -10,11 +10,12 @@ import threading
 from functools import lru_cache
 from types import CodeType, FrameType
 
+_FRAMES = 50
 _USER, _PACKAGE, _LIBRARY = range(3)  # the user's own files, installed ones, and those that never tell a call site
 
 
 class Place:
-    """``where`` is "train.py:31 in step", ``moves`` counts how often the innermost frame or its instruction changed.
+    """``where`` is "train.py:31 in step", ``moves`` counts how often any of its frames had gone on.
 
     ``distributed`` tells that a thread is in code that begins collectives.
     """
@@ -24,7 +25,7 @@ class Place:
         self.moves = 0
         self.distributed = False
         self._main = threading.main_thread().ident
-        self._at: tuple[CodeType, int] | None = None
+        self._at: list[tuple[CodeType, int]] = []
 
     def look(self) -> bool:
         """See where the main thread is now; whether that has changed."""
@@ -33,13 +34,23 @@ class Place:
         frame = frames.get(self._main or 0)
         if frame is None:
             return False
-        at = (frame.f_code, frame.f_lasti)
+        at = _instructions(frame)
         if at == self._at:
             return False
         self._at = at
         self.moves += 1
         self.where = _told(_innermost_of_user(frame))
         return True
+
+
+def _instructions(frame: FrameType) -> list[tuple[CodeType, int]]:
+    """Of the innermost frames, the code and the instruction that each is at."""
+    found: list[tuple[CodeType, int]] = []
+    at: FrameType | None = frame
+    while at is not None and len(found) < _FRAMES:
+        found.append((at.f_code, at.f_lasti))
+        at = at.f_back
+    return found
 
 
 def _innermost_of_user(frame: FrameType) -> FrameType:
@@ -58,9 +69,7 @@ def _innermost_of_user(frame: FrameType) -> FrameType:
 
 @lru_cache(maxsize=4096)
 def _begins_collectives(filename: str) -> bool:
-    return (
-        "/distributed/" in filename or filename.endswith(("/torch/_ops.py", "distributed.py")) or "induct" in filename
-    )
+    return any(part in filename for part in ("/distributed/", "distributed.py", "/torch/_ops.py", "torchinductor"))
 
 
 def _told(frame: FrameType) -> str:

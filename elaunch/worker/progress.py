@@ -17,6 +17,7 @@ from elaunch.worker.stacks import Stacks
 INTERVAL = 0.05
 _LEAVE_SECONDS = 1.0
 _FORK_SECONDS = 0.2
+_FAILURES = 5  # after which this torch is none that we know
 
 _watch: Watch | None = None
 _held = False
@@ -46,6 +47,7 @@ class Watch:
         self.looking = _thread.allocate_lock()
         self._main = open(f"/proc/self/task/{os.getpid()}/stat", "rb", buffering=0)  # noqa: SIM115 - kept open
         self._beats = 0
+        self._failures = 0
         self._own = self._waited = 0.0
         self._last = time.monotonic()
 
@@ -74,9 +76,11 @@ class Watch:
         with open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as name:
             name.write("elaunch")
         try:
-            while not self._leave.acquire(timeout=INTERVAL):
+            left = False
+            while not left:
                 with self.looking:
                     self._look()
+                left = self._leave.acquire(timeout=INTERVAL)
         finally:
             self._left.release()
 
@@ -87,7 +91,8 @@ class Watch:
             if self._groups is not None:
                 self._groups.look(inside=self._place.distributed, still=not moved)
         except Exception:  # noqa: BLE001 - of torch's internals anything may change; the rest goes on
-            self._groups = None
+            self._failures += 1
+            self._groups = self._groups if self._failures < _FAILURES else None
         self._account(now)
         self._beat(self._place.where)
         if self._page.asked != self._page.answered:
@@ -111,7 +116,7 @@ class Watch:
         if self._groups is None or not self._groups.waiting:
             return self._groups is not None and self._groups.on_device
         stat = os.pread(self._main.fileno(), 512, 0)
-        return stat[stat.rindex(b")") + 2 :].startswith(b"S")
+        return stat[stat.rfind(b")") + 2 :].startswith(b"S")
 
     def _answer(self) -> None:
         asked = self._page.asked

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import json
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 _BACKENDS = {"_dump_fr_trace_json": "gloo", "_dump_nccl_trace_json": "nccl"}
+_NUMBERS = {"gloo": "op_id", "nccl": "collective_seq_id"}
 _RELAXED = 2  # cudaStreamCaptureModeRelaxed
 
 
@@ -26,7 +28,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One recorded collective."""
+    """One recorded collective; ``number`` is the one that ``Status`` has for it."""
 
     group_id: int
     group_name: str
@@ -49,7 +51,8 @@ class Recorder:
     def entries(self) -> list[Entry]:
         """What it has kept, oldest first. Takes tens of milliseconds where it is full."""
         self._spare_captures()
-        return [_entry(e) for e in _loaded(self._dump(True, False)).get("entries", []) if not e.get("is_p2p")]
+        number = _NUMBERS[self.backend]
+        return [_entry(e, number) for e in _loaded(self._dump(True, False)).get("entries", []) if not e.get("is_p2p")]
 
     def trace(self) -> bytes:
         """The whole record, as JSON."""
@@ -58,14 +61,21 @@ class Recorder:
 
     def _spare_captures(self) -> None:
         """It asks events of their state, which would break off another thread's capture of a CUDA graph."""
+        if self.backend != "nccl":
+            return
         exchange = getattr(ctypes.CDLL(None), "cudaThreadExchangeStreamCaptureMode", None)
-        if self.backend == "nccl" and exchange is not None:
+        if exchange is not None:
             exchange(ctypes.byref(ctypes.c_int(_RELAXED)))
 
 
 def recorders(c10d: Any) -> list[Recorder]:
-    """Those that this torch has; ``c10d`` is torch._C._distributed_c10d."""
-    return [Recorder(backend, getattr(c10d, name)) for name, backend in _BACKENDS.items() if hasattr(c10d, name)]
+    """Those that this torch has and that answer at once; ``c10d`` is torch._C._distributed_c10d.
+
+    With ROCm NCCL's asks every communicator for all that it knows, under a lock, each time.
+    """
+    rocm = getattr(getattr(sys.modules.get("torch"), "version", None), "hip", None)
+    usable = {name: backend for name, backend in _BACKENDS.items() if hasattr(c10d, name)}
+    return [Recorder(b, getattr(c10d, name)) for name, b in usable.items() if not (rocm and b == "nccl")]
 
 
 def described(operation: str, dtypes: Iterable[str], sizes: Iterable[Iterable[int]]) -> str:
@@ -97,6 +107,6 @@ def _status(status: dict[str, str]) -> Status:
     return Status(*(max(0, int(status[name])) for name in names))
 
 
-def _entry(entry: dict[str, Any]) -> Entry:
+def _entry(entry: dict[str, Any], number: str) -> Entry:
     text = described(entry["profiling_name"], entry["input_dtypes"], entry["input_sizes"])
-    return Entry(entry["pg_id"], entry["process_group"][0], entry["collective_seq_id"], text)
+    return Entry(entry["pg_id"], entry["process_group"][0], entry[number], text)

@@ -16,7 +16,7 @@ from elaunch.agent.evidence import Evidence, collect
 from elaunch.agent.witness import STACKS_SIGNAL
 from elaunch.progress import GroupProgress, RankProgress
 from tests.e2e.spawning import Bench
-from tests.e2e.watching import Watched
+from tests.e2e.watching import Watched, installed
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -24,8 +24,8 @@ Ranks = tuple[RankProgress, ...]
 
 
 @pytest.fixture(scope="module", params=["warm", "exec"])
-def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    made = Bench(request.param)
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    made = Bench(request.param, env=installed(tmp_path_factory.mktemp("installed")))
     yield made
     made.close()
 
@@ -34,6 +34,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
 def watched(bench: Bench, tmp_path: Path) -> Iterator[Watched]:
     made = Watched(bench, "watched.py", tmp_path / "ranks")
     yield made
+    assert not bench.notes, "a rank was started in another way than was asked for"
     bench.stop(grace=0)
     made.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,16 @@ from pathlib import Path
 from elaunch.agent.progress import Pages
 from elaunch.agent.start import RankStart
 from elaunch.progress import RankProgress
-from tests.e2e.spawning import PROGRAMS, SECONDS, Bench, python
+from tests.e2e.spawning import PROGRAMS, ROOT, SECONDS, Bench, environment, python
+
+
+def installed(folder: Path) -> dict[str, str]:
+    """An environment in which elaunch counts as installed, so that every ``import torch`` loads it."""
+    info = folder / "elaunch-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: elaunch\nVersion: 0.1.0\n")
+    info.joinpath("entry_points.txt").write_text("[torch.backends]\nelaunch = elaunch.worker.autoload:autoload\n")
+    return environment(PYTHONPATH=os.pathsep.join([str(ROOT), str(folder)]))
 
 
 class Watched:
@@ -64,8 +75,6 @@ class Watched:
 
 
 def _free_port() -> int:
-    import socket
-
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])

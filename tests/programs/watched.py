@@ -57,7 +57,10 @@ def main() -> None:
     for number in range(3):
         elaunch.step(number)
         dist.all_reduce(torch.ones(4), group=half)
+    message = torch.ones(2)
+    sent = dist.isend(message, 1) if RANK == 0 else None  # a number that only rank 0's group has used
     late("late")
+    sent.wait() if sent else dist.recv(message, 0)
     for _ in range(50):  # rank 1 is three times as slow
         time.sleep(0.03 if RANK else 0.01)
         dist.all_reduce(torch.ones(4))

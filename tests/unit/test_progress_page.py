@@ -74,7 +74,7 @@ def test_a_beat_is_read_as_it_was_written(
 
 def test_an_empty_page_tells_nothing(both: Both) -> None:
     page = both.read
-    assert (page.beat(), page.sections(), page.notice(), page.step, page.pid) == (None, (), None, -1, 0)
+    assert (page.beat(), page.sections(), page.notice(), page.step, page.signal) == (None, (), None, -1, 0)
 
 
 def test_sections_steps_and_notices_pass_between_the_processes(both: Both) -> None:

@@ -1,0 +1,81 @@
+"""A program for tests that uses elaunch's few functions, without torch: ``quiet.py MODE``. What it prints is read."""
+
+import atexit
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+
+import elaunch
+
+
+def fork() -> None:
+    """Children forked all the time, each with a normal exit: they are no ranks, and end at once."""
+    elaunch.step(1)
+    with elaunch.section("forking", timeout=100):
+        for _ in range(50):
+            began = time.monotonic()
+            pid = os.fork()
+            if pid == 0:
+                elaunch.step(99)
+                with elaunch.section("child"):
+                    sys.exit(int(elaunch.should_stop()))
+            _, status = os.waitpid(pid, 0)
+            assert status == 0
+            assert time.monotonic() - began < 0.9
+        print("forked", flush=True)
+        sys.stdin.readline()
+
+
+def threads() -> None:
+    """The thread is none of the program's, and takes none of its signals."""
+    elaunch.step(1)
+    assert threading.enumerate() == [threading.main_thread()]
+    heard = []
+    signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    os.kill(os.getpid(), signal.SIGUSR1)
+    time.sleep(0.2)
+    assert not heard
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
+    assert heard
+    print("well", flush=True)
+
+
+def handled() -> None:
+    """The program has a use for the signal itself."""
+    signal.signal(signal.SIGRTMAX - 5, lambda *_: print("mine", flush=True))
+    elaunch.step(1)
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def registered() -> None:
+    """The program uses faulthandler for its own ends."""
+    elaunch.step(1)
+    faulthandler.enable(sys.stderr)
+    faulthandler.register(signal.SIGUSR2, sys.stderr, all_threads=True)
+    os.kill(os.getpid(), signal.SIGUSR2)
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
+def become() -> None:
+    """The program becomes another, which has no handler and no page."""
+    elaunch.step(1)
+    time.sleep(0.2)
+    os.execv("/bin/cat", ["cat"])
+
+
+def leave() -> None:
+    """It ends while another thread of its own still works, and what it has registered for the end runs."""
+    elaunch.step(1)
+    atexit.register(lambda: print("last", flush=True))
+    threading.Thread(target=lambda: time.sleep(0.3)).start()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    assert "torch" not in sys.modules

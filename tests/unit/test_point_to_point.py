@@ -1,0 +1,30 @@
+"""Collectives are counted without the sends and receives among them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elaunch.worker.point_to_point import Numbers
+
+
+@given(kinds=st.lists(st.booleans(), max_size=60), data=st.data())
+def test_collectives_are_counted_whatever_is_among_them(kinds: list[bool], data: st.DataObject) -> None:
+    """``kinds``: of each number from 1 on, whether it is a collective's."""
+    found, forgotten = Numbers(), 0
+    for number, collective in enumerate(kinds, 1):
+        if not collective:
+            found.add(number, number)
+        if data.draw(st.integers(0, 9)) == 0:
+            forgotten = data.draw(st.integers(forgotten, number))
+            found.forget(forgotten)
+        for asked in range(forgotten, number + 1):
+            assert found.collectives(asked) == sum(kinds[:asked])
+
+
+def test_many_in_a_row_take_no_room() -> None:
+    found = Numbers()
+    for number in range(1, 100_000):
+        found.add(number, number)
+    assert len(found.runs) == 1
+    assert found.collectives(100_005) == 6
