@@ -56,7 +56,7 @@ class Agent:
         self._parts = parts
         self._signals = signals
         self._lease = 0
-        self._requests = Requests(parts.group.ranks, parts.board)
+        self._requests = Requests(parts.group.ranks, parts.board, parts.witnesses)
         conf = options.conf
         self._site = Site(
             store=parts.backend.store,

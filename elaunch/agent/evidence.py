@@ -66,6 +66,21 @@ async def collect(folder: Path, witnesses: Sequence[Witness], within: float, why
     return Evidence(str(folder), text, tuple(found))
 
 
+async def show_stacks(witnesses: Sequence[Witness], within: float) -> str:
+    """The stacks of all threads of these ranks as one text, or what the kernel says of one that does not answer.
+
+    Nothing is saved, and no rank is disturbed. It takes ``within`` seconds at most.
+    """
+    await _ask(witnesses, within)
+    return "\n".join(_shown(witness) for witness in witnesses)
+
+
+def _shown(witness: Witness) -> str:
+    rank = witness.rank
+    told = witness.stacks() or "no stacks; of it the kernel says:\n" + witness.kernel("wchan", "stack", "syscall")
+    return f"rank {rank.rank} (local rank {rank.local_rank}, pid {rank.pid}): {_doing(witness)}\n{told.rstrip()}\n"
+
+
 async def _ask(witnesses: Sequence[Witness], within: float) -> None:
     able = [witness for witness in witnesses if witness.can_run]
     for witness in able:

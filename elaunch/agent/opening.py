@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, etcd_access, local_address, open_backend
 from elaunch.agent.torchside import torch_side
 from elaunch.agent.watchdog import watchdog
+from elaunch.agent.witness import Witness
 from elaunch.clock import SystemClock
 from elaunch.controller.liveness import interval_for
 from elaunch.controller.server import ControlServer
@@ -57,6 +58,7 @@ class Parts:
     deadline_passed: asyncio.Event
     farewell: Path
     events: EventLog
+    witnesses: Callable[[], list[Witness]]
 
 
 @asynccontextmanager
@@ -126,7 +128,14 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
     pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
-    return Parts(backend, server, address, control, group, pulse, board, page, passed, farewell, preparation.events)
+    witnesses = functools.partial(_witnesses, preparation)
+    return Parts(
+        backend, server, address, control, group, pulse, board, page, passed, farewell, preparation.events, witnesses
+    )
+
+
+def _witnesses(preparation: LaunchPreparation) -> list[Witness]:
+    return preparation.witnesses(time.monotonic())
 
 
 async def _ask_torch(

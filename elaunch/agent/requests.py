@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from elaunch.agent import trees
+from elaunch.agent.evidence import show_stacks
 from elaunch.agent.ranks import Ranks
 from elaunch.agent.status import StatusBoard
+from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Request, Signal
 from elaunch.controller.job import Answer
 
-Collect = Callable[[Mapping[int, int]], Awaitable[str]]
 KEPT = 8  # answers that the node's status holds
+WITHIN = 5.0  # seconds that ranks get to show their stacks
 ROOM = 64 << 10  # characters of one answer
 _KNOWN = 1000  # ids that are remembered, so that a new leader who asks again gets the same answer
 
@@ -23,13 +25,13 @@ _KNOWN = 1000  # ids that are remembered, so that a new leader who asks again ge
 class Requests:
     """Carries out requests side by side; the answers stand in the node's status.
 
-    ``collect`` gives the stacks of processes, pids by local rank, as one text, within a time of its own.
+    ``witnesses`` gives the ranks that run.
     """
 
-    def __init__(self, ranks: Ranks, board: StatusBoard, collect: Collect | None = None) -> None:
+    def __init__(self, ranks: Ranks, board: StatusBoard, witnesses: Callable[[], Sequence[Witness]]) -> None:
         self._ranks = ranks
         self._board = board
-        self._collect = collect
+        self._witnesses = witnesses
         self._known: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -74,10 +76,8 @@ class Requests:
         self._answer(request, sent > 0, f"{name} sent to {sent} of {len(pids)} ranks")
 
     async def _stacks(self, request: Request, pids: dict[int, int]) -> None:
-        if self._collect is None:
-            self._answer(request, False, "this node cannot collect stacks")
-        else:
-            self._answer(request, True, await self._collect(pids))
+        witnesses = [witness for witness in self._witnesses() if witness.rank.local_rank in pids]
+        self._answer(request, bool(witnesses), await show_stacks(witnesses, WITHIN) or "no rank tells anything")
 
     def _answer(self, request: Request, ok: bool, text: str) -> None:
         text = text if len(text) <= ROOM else text[:ROOM] + "\n[... cut]"

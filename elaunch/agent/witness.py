@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,9 +85,9 @@ class Witness:
         """The end of what it wrote to its standard error."""
         return tail(self.stderr) if self.stderr is not None else ""
 
-    def kernel(self) -> str:
-        """What /proc says of it and of its threads: enough to see what it sleeps in."""
-        return "\n".join(_told(self.rank.pid))
+    def kernel(self, *names: str) -> str:
+        """What /proc says of it and of its threads: enough to see what it sleeps in. ``names``: these files only."""
+        return "\n".join(_told(self.rank.pid, names or _KERNEL))
 
     def _size(self) -> int:
         return os.fstat(self.files.stacks).st_size
@@ -117,8 +117,8 @@ def _handles(pid: int, signum: int) -> bool:
     return False
 
 
-def _told(pid: int) -> Iterator[str]:
-    for name in _KERNEL:
+def _told(pid: int, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
         yield f"--- {name}\n{_read(f'/proc/{pid}/{name}')}"
     try:
         tasks = sorted(map(int, os.listdir(f"/proc/{pid}/task")))[:_TASKS]

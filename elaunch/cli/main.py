@@ -7,7 +7,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from elaunch.cli.operator_flags import OPERATOR_COMMANDS
+from elaunch.cli.operator_names import OPERATOR_COMMANDS
 from elaunch.cli.options import parse
 from elaunch.cli.parser import HINT
 from elaunch.errors import ElaunchError, StartError

@@ -15,7 +15,7 @@ from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from elaunch.cli.operator_flags import parse_operator
-from elaunch.errors import ElaunchError, EndpointUnreachableError, NoSuchJobError
+from elaunch.errors import CommandRefusedError, ElaunchError, EndpointUnreachableError, NoSuchJobError
 
 
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -45,7 +45,7 @@ async def _ps(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
                 for job in await job_names(store):
                     try:
                         found.append((await overview(store, job), ",".join(place.endpoints)))
-                    except (NoSuchJobError, ValueError):
+                    except (NoSuchJobError, CommandRefusedError):
                         continue  # gone meanwhile, or another program's keys
         except EndpointUnreachableError:
             if arguments.endpoint:
@@ -143,7 +143,7 @@ async def _jobs_of(store: Any, arguments: argparse.Namespace) -> list[str]:
     for job in await job_names(store):
         try:
             seen = await overview(store, job)
-        except (NoSuchJobError, ValueError):
+        except (NoSuchJobError, CommandRefusedError):
             continue
         here = any(arguments.node in (node.host, node.node_id) for node in seen.nodes)
         drained = seen.state.drained if seen.state else ()

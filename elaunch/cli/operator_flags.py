@@ -9,21 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from elaunch.cli.flags import SECURITY
+from elaunch.cli.operator_names import OPERATOR_COMMANDS
 from elaunch.errors import UsageError
-
-OPERATOR_COMMANDS = {
-    "ps": "list the jobs",
-    "status": "what a job does now: phase, generation, nodes, commands",
-    "events": "what has happened to a job",
-    "abort": "stop a job for good",
-    "restart": "stop the ranks and start them again; not charged to --max-restarts",
-    "drain": "have a node leave, and keep its host out",
-    "undrain": "let a drained host take part again",
-    "scale": "change how many nodes a job may have",
-    "stacks": "show where the ranks of a job are: their Python stacks",
-    "signal": "send a signal to the ranks of a job",
-}
-"""Names that may stand in the script's place, and what they do. A script of such a name is run as ``./name``."""
 
 _EPILOG = (
     "Without --rdzv-endpoint (or $ELAUNCH_ENDPOINT) the jobs meant are those that you run on this host. "

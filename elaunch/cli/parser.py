@@ -14,11 +14,14 @@ from typing import Any, NoReturn
 from elaunch import __version__
 from elaunch.cli.convert import convert
 from elaunch.cli.flags import FLAGS, GROUPS, START_METHODS, Flag
+from elaunch.cli.operator_names import OPERATOR_COMMANDS
 from elaunch.errors import UsageError
 
 HINT = "usage: elaunch [OPTIONS] SCRIPT [ARGS...]; elaunch --help shows the options"
 _USAGE = "elaunch [OPTIONS] SCRIPT [ARGS...]"
 _EPILOG = (
+    f"Commands for a job that runs stand in SCRIPT's place: {', '.join(OPERATOR_COMMANDS)} (elaunch ps --help; a "
+    "script of such a name is run as ./NAME). "
     "Options come before SCRIPT; what follows it is the script's own. An option can also be given as an "
     "environment variable, PET_ and its name in capitals (PET_MAX_RESTARTS=3); the command line wins. "
     "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."

@@ -65,11 +65,10 @@ def status_document(seen: Overview, live: Live, lines: Sequence[Happening]) -> d
     """All of ``elaunch status``."""
     document = job_row(seen, "")
     del document["etcd"]
-    leader = next((n for n in seen.nodes if seen.leader and n.node_id == seen.leader.node_id), None)
     return document | {
         **_live_part(live),
         "budget_left": _budget_left(document),
-        "leader": {"node_id": leader.node_id, "host": leader.host, "epoch": seen.epoch} if leader else None,
+        "leader": _leader_row(seen),
         "nodes": [_node_row(seen, node, live) for node in seen.nodes],
         "drained": [dataclasses.asdict(d) for d in seen.state.drained] if seen.state else [],
         "commands": [operation_document(seen.job, operation) for operation in seen.operations],
@@ -77,6 +76,14 @@ def status_document(seen: Overview, live: Live, lines: Sequence[Happening]) -> d
         "live": not isinstance(live, str),
         "live_error": live if isinstance(live, str) and not seen.over else None,
     }
+
+
+def _leader_row(seen: Overview) -> dict[str, Any] | None:
+    leader = seen.leader
+    if leader is None:
+        return None
+    host = next((node.host for node in seen.nodes if node.node_id == leader.node_id), None)
+    return {"node_id": leader.node_id, "host": host, "address": leader.address, "epoch": seen.epoch}
 
 
 def _rank_row(line: pb.RankLine) -> dict[str, Any]:
@@ -141,6 +148,8 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening]) -> str:
     """``elaunch status`` for a person."""
     document = status_document(seen, live, lines)
     parts = [_headline(seen, document)]
+    if document["leader"] and document["leader"]["host"] is None:
+        parts.append(f"led by {document['leader']['node_id']} at {document['leader']['address']}")
     if document["live_error"]:
         parts.append(f"the leader does not answer ({document['live_error']}): as etcd has it")
     if seen.nodes:

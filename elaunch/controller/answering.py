@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
-from elaunch.controller.operations import ANSWER_WITHIN, FINISHED, OVER, REFUSED, done, failed
+from elaunch.controller.operations import ANSWER_WITHIN, FINISHED, OVER, REFUSED, done, failed, malformed
 from elaunch.controller.roster import count, world
 from elaunch.errors import UnansweredError
 from elaunch.rendezvous.journal import Operation, Standing
@@ -27,14 +27,16 @@ def follow_operations(job: Job, now: float) -> Job:
 
 def adopt_operations(job: Job, operations: tuple[Operation, ...], now: float) -> Job:
     """``job`` with the commands that another leader had accepted; nodes that owe an answer get their time anew."""
-    until = {o.id: now + ANSWER_WITHIN[o.kind] for o in operations if o.kind in ANSWER_WITHIN}
-    return replace(job, operations=operations, answer_by=until)
+    bad = tuple(o for o in operations if malformed(o))
+    good = tuple(o for o in operations if o not in bad)
+    until = {o.id: now + ANSWER_WITHIN[o.kind] for o in good if o.kind in ANSWER_WITHIN}
+    return lapse(replace(job, operations=good, answer_by=until), bad, "this is no command that a leader has accepted")
 
 
-def lapse(job: Job, operations: tuple[Operation, ...]) -> Job:
-    """A job that is begun anew, with the commands that were open when its last run ended without a word."""
+def lapse(job: Job, operations: tuple[Operation, ...], why: str = OVER) -> Job:
+    """``job`` with commands that nothing will come of: those of a run that ended without a word."""
     for operation in operations:
-        job = failed(job, operation, OVER, FINISHED)
+        job = failed(job, operation, why, FINISHED)
     return job
 
 

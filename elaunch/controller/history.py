@@ -77,7 +77,7 @@ def _command(operation: Operation) -> Entry:
 
 
 def _nodes(before: Job, after: Job) -> list[Entry]:
-    if not after.formed or before.nodes is after.nodes:
+    if not after.formed or len(before.nodes) == len(after.nodes):  # one event is about one node
         return []
     entries = []
     for code, one, other in (("node_joined", after, before), ("node_gone", before, after)):

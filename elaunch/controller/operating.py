@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
@@ -70,7 +70,14 @@ async def job_names(store: Store) -> list[str]:
 
 
 async def overview(store: Store, job: str) -> Overview:
-    """Raises NoSuchJobError."""
+    """Raises NoSuchJobError, CommandRefusedError where its keys hold what no release of ours has written."""
+    try:
+        return await _overview(store, job)
+    except ValueError as error:
+        raise CommandRefusedError(f"the keys of job {job!r} in etcd cannot be read: {error}") from None
+
+
+async def _overview(store: Store, job: str) -> Overview:
     keys = JobKeys(job)
     state, spec, leader = await asyncio.gather(*(store.get(key) for key in (keys.state, keys.spec, keys.leader)))
     nodes, commands = await asyncio.gather(store.list(keys.nodes), store.list(keys.commands))
@@ -155,45 +162,49 @@ def verdict(job: str, operation: Operation, timeout: float) -> ElaunchError | No
 async def happenings(store: Store, job: str) -> list[Happening]:
     """The job's history, oldest first. Raises NoSuchJobError."""
     await overview(store, job)
-    return [decode_happening(kv.value) for kv in (await store.list(JobKeys(job).events)).items]
+    return _lines((await store.list(JobKeys(job).events)).items)
 
 
 async def follow_happenings(store: Store, job: str) -> AsyncGenerator[Happening, None]:
-    """The history, and then each line as it is written, until the job is over. Raises NoSuchJobError."""
-    await overview(store, job)
+    """The history, and then each line as it is written, until the job is over.
+
+    Raises NoSuchJobError, and EtcdLostError where etcd goes and does not come back.
+    """
     keys = JobKeys(job)
     seen = -1
-    while True:
+    over = False
+    while not over:
+        over = (await overview(store, job)).over  # before the lines are read: none that was written by then is missed
         snapshot = await store.list(keys.events)
-        for kv in snapshot.items:
-            if (line := decode_happening(kv.value)).seq > seen:
+        for line in _lines(snapshot.items):
+            if line.seq > seen:
                 seen = line.seq
                 yield line
-        if (await overview(store, job)).over:
-            return
-        try:
-            async with aclosing(_changes(store, keys, snapshot.revision + 1)) as changes:
-                async for news in changes:
-                    if news is None:
-                        break  # look whether it is over
-                    if (line := decode_happening(news.value)).seq > seen:
-                        seen = line.seq
-                        yield line
-        except CompactedError:
-            continue
+        if not over:
+            await _until_news(store, keys, snapshot.revision + 1)
 
 
-async def _changes(store: Store, keys: JobKeys, revision: int) -> AsyncGenerator[KeyValue | None, None]:
-    """Lines of the history; None where the job may have ended."""
+async def _until_news(store: Store, keys: JobKeys, revision: int) -> None:
+    """Return at the next line of the history, or when the job may have ended. Raises EtcdLostError."""
+    looking = asyncio.ensure_future(_news_of_job(store, keys, revision))
+    try:
+        while not looking.done():
+            await asyncio.wait({looking}, timeout=_LOOK)
+            await store.get(keys.state)  # a watch waits for an etcd that is gone for ever
+        with suppress(CompactedError):
+            looking.result()
+    finally:
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+
+async def _news_of_job(store: Store, keys: JobKeys, revision: int) -> None:
     async with aclosing(store.watch(keys.prefix, start_revision=revision)) as batches:
         async for _, changes in batches:
             for change in changes:
-                if change.kv.key.startswith(keys.events) and not change.deleted:
-                    yield change.kv
-            for change in changes:
-                ended = change.kv.key == keys.state and decode(State, change.kv.value).phase.final
-                if ended or (change.deleted and change.kv.key.startswith(keys.nodes)):
-                    yield None
+                key = change.kv.key
+                if key.startswith(keys.events) or key == keys.state or (change.deleted and key.startswith(keys.nodes)):
+                    return
 
 
 @dataclass
@@ -225,6 +236,14 @@ async def _news(store: Store, key: str, revision: int) -> None:
         async for _, changes in batches:
             if any(change.kv.key == key for change in changes):
                 return
+
+
+def _lines(items: Iterable[KeyValue]) -> list[Happening]:
+    found = []
+    for kv in items:
+        with suppress(ValueError):  # no leader of ours wrote it
+            found.append(decode_happening(kv.value))
+    return found
 
 
 def _operations(items: tuple[KeyValue, ...]) -> tuple[Operation, ...]:

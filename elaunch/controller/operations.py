@@ -45,7 +45,7 @@ def operate(job: Job, operation: Operation, now: float) -> Job:
     if job.verdict is not None:
         what = "being aborted already" if job.reason.code == ABORTED else "ending already"
         return refused(job, operation, f"the job is {what}: {job.reason.text}", REFUSED)
-    if wrong := _malformed(operation):
+    if wrong := malformed(operation):
         return refused(job, operation, wrong, REFUSED)
     return _EFFECTS[operation.kind](job, operation, now)
 
@@ -78,7 +78,7 @@ def _settled(
     return replace(job, operations=(*others, after))
 
 
-def _malformed(operation: Operation) -> str:
+def malformed(operation: Operation) -> str:
     """What is wrong with a command that no command line of ours has written; empty where nothing is."""
     if operation.kind not in _EFFECTS:
         return f"this release knows no command {operation.kind!r}"
@@ -87,7 +87,7 @@ def _malformed(operation: Operation) -> str:
     limits = {"min_nodes": (1, _MOST_NODES), "max_nodes": (1, _MOST_NODES)}
     for name, (low, high) in (numbers | limits).items():
         value = values.get(name, low)
-        if not isinstance(value, int) or not low <= value <= high:
+        if type(value) is not int or not low <= value <= high:
             return f"{name}={value!r}: expected a number from {low} to {high}"
     needed = {"drain": ("node",), "undrain": ("node",), "scale": ("min_nodes", "max_nodes"), "signal": ("signal",)}
     if missing := [name for name in needed.get(operation.kind, ()) if name not in values]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
+
+LONGEST = 1000  # characters of who and why
 
 
 class Standing(str, Enum):
@@ -69,16 +71,16 @@ class Happening:
 def decode_operation(value: bytes, order: int) -> Operation:
     """The operation in ``value``. Raises ValueError if it is none, or one with values of the wrong kind."""
     data = _members(value, Operation.__slots__)
-    standing = Standing(data.get("standing", Standing.PENDING))
-    nodes = tuple(data.get("nodes", ()))
-    operation: Operation = _make(Operation, data | {"order": order, "nodes": nodes, "standing": standing})
-    texts = (operation.id, operation.kind, operation.who, operation.reason, operation.answer)
-    maps = (operation.arguments, operation.answers)
-    if not all(isinstance(t, str) for t in texts) or not all(isinstance(m, dict) for m in maps):
-        raise ValueError("not an Operation: a value is of the wrong kind")
-    if not isinstance(operation.at, (int, float)) or not operation.id:
-        raise ValueError("not an Operation: a value is of the wrong kind")
-    return operation
+    if wrong := [name for name, member in data.items() if not isinstance(member, _KINDS[name])]:
+        raise ValueError(f"not an Operation: {wrong[0]} is of the wrong kind")
+    nodes, answers = data.get("nodes", []), data.get("answers", {})
+    if not all(isinstance(text, str) for text in (*nodes, *answers.values())) or not data.get("id"):
+        raise ValueError("not an Operation: an id or a text is of the wrong kind")
+    standing = Standing(data.get("standing", Standing.PENDING.value))
+    operation: Operation = _make(
+        Operation, data | {"order": order, "nodes": tuple(nodes), "standing": standing, "who": _line(data, "who")}
+    )
+    return replace(operation, reason=_line(data, "reason"))
 
 
 def decode_happening(value: bytes) -> Happening:
@@ -87,8 +89,33 @@ def decode_happening(value: bytes) -> Happening:
     return happening
 
 
+_KINDS: dict[str, Any] = {
+    "id": str,
+    "kind": str,
+    "who": str,
+    "at": (int, float),
+    "reason": str,
+    "arguments": dict,
+    "standing": str,
+    "answer": str,
+    "exit_code": int,
+    "generation": int,
+    "nodes": list,
+    "answers": dict,
+    "order": int,
+}
+
+
+def _line(data: dict[str, Any], name: str) -> str:
+    """A text that comes from outside, as one line that is not too long."""
+    return " ".join(str(data.get(name, "")).split())[:LONGEST]
+
+
 def _members(value: bytes, known: Any) -> dict[str, Any]:
-    data = json.loads(value)
+    try:
+        data = json.loads(value)
+    except RecursionError:
+        raise ValueError("not a record: nested too deeply") from None
     if not isinstance(data, dict):
         raise ValueError("not a record")
     return {name: value for name, value in data.items() if name in known}

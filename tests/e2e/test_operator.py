@@ -93,6 +93,27 @@ def test_a_job_on_this_host_is_seen_restarted_and_aborted(job: MakeJob, tmp_path
     assert not list((tmp_path / "run" / "jobs").iterdir())
 
 
+@pytest.mark.torch
+def test_the_stacks_of_a_rank_and_an_abort_that_keeps_them(job: MakeJob, etcd: str, tmp_path: Path) -> None:
+    one = job(
+        "--nproc-per-node=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=stacks",
+        f"--log-dir={tmp_path / 'logs'}",
+    )  # fmt: skip
+    agent = one.agent()
+    one.steps_in(1, 2)
+    at = f"--rdzv-endpoint={etcd}"
+    shown = elaunch("stacks", "stacks", "--rank=1", at)
+    assert shown.code == 0, shown.err
+    assert "rank 1 (local rank 1, pid " in shown.out
+    assert "rank 0 (" not in shown.out
+    assert 'steps.py", line ' in shown.out
+    progress = elaunch("status", "stacks", at, "--json").document["rank_progress"]
+    assert [(rank["rank"], rank["state"] in "RS") for rank in progress] == [(0, True), (1, True)]
+    assert elaunch("abort", "stacks", at, "--evidence").code == 0
+    assert agent.wait() == 94
+    assert [path.name for path in (tmp_path / "logs").rglob("rank1.stacks.txt")] == ["rank1.stacks.txt"]
+
+
 def test_a_node_is_drained_kept_out_and_taken_back(job: MakeJob, etcd: str) -> None:
     two = elastic(job, etcd, "drain")
     first, second = two_agents(two)

@@ -37,6 +37,22 @@ from tests.etcd.running import run
 from tests.etcd.servers import Member
 
 WHO = "ada@login1"
+HOSTILE = (
+    b"",
+    b"\xff",
+    b"[]",
+    b"{}",
+    b"null",
+    b"[" * 100_000,
+    b'{"id": 5}',
+    b'{"id": "bad7", "kind": "abort", "who": "x", "at": 1, "nodes": 5}',
+    b'{"id": "bad8", "kind": ["abort"], "who": "x", "at": 1}',
+    b'{"id": "bad9", "kind": "abort", "who": "x", "at": 1, "standing": []}',
+    b'{"id": "bad10", "kind": "dance", "who": "x", "at": 1, "standing": "accepted"}',
+    b'{"id": "bad11", "kind": "signal", "who": "x", "at": 1, "standing": "accepted", "nodes": ["n0"]}',
+    b'{"id": "bad12", "kind": "stacks", "who": "x", "at": 1, "standing": "accepted", "answers": {"n0": 5}}',
+    b'{"id": "bad13", "kind": "signal", "who": "x", "at": 1, "arguments": {"signal": true}}',
+)
 POLICY = Policy(1, 2, 1, last_call_timeout=0.05, settle=0.01, reattach=0.2)
 
 
@@ -304,7 +320,7 @@ def test_a_command_of_the_last_run_does_nothing_to_the_next(play) -> None:
 
 def test_what_is_no_command_is_left_alone(play) -> None:
     async def test(world: World) -> None:
-        for number, value in enumerate((b"", b"\xff", b"[]", b"{}", json.dumps({"id": 5}).encode(), b"null")):
+        for number, value in enumerate(HOSTILE):
             await world.store.put(world.keys.command(f"bad{number}"), value)
         async with world.led() as term:
             for number, value in enumerate((b"x", encode(Operation("other-id", "abort", WHO, 1.0)))):

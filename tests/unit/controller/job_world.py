@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from elaunch.controller.commands import Abort, Command, End, Start, Wait, command_for, start_of
+from elaunch.controller.commands import Abort, Command, End, Leave, Start, Wait, command_for, requests_for, start_of
 from elaunch.controller.forming import EXIT_JOIN_TIMEOUT
-from elaunch.controller.job import Job, NodeStatus, Policy, RankExit, RunPhase
+from elaunch.controller.job import Answer, Job, NodeStatus, Policy, RankExit, RunPhase
 from elaunch.controller.state import (
     Event,
     NodeJoined,
     NodeLost,
+    OperationsWritten,
+    OperatorCommand,
     PlanCommitted,
     StatusReceived,
     Tick,
@@ -22,6 +24,7 @@ from elaunch.controller.state import (
     resume,
     step,
 )
+from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
 
 
@@ -31,11 +34,12 @@ def as_exit_status(code: int) -> int:
 
 @dataclass
 class Etcd:
-    """What is committed. ``log`` is the history of the node keys, which a leader follows at its own pace."""
+    """What is committed. ``log`` is the history of nodes and commands, which a leader follows at its own pace."""
 
     state: bytes | None = None
     plans: dict[int, bytes] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
+    commands: dict[str, Operation] = field(default_factory=dict)
     log: list[Event] = field(default_factory=list)
     revision: int = 0
 
@@ -43,6 +47,12 @@ class Etcd:
         self.revision += 1
         self.nodes[node.node_id] = replace(node, joined=self.revision)
         self.log.append(NodeJoined(self.nodes[node.node_id]))
+
+    def put_command(self, operation: Operation) -> None:
+        self.revision += 1
+        operation = decode_operation(encode(operation), self.revision)
+        self.commands[operation.id] = operation
+        self.log.append(OperatorCommand(operation))
 
     def drop_node(self, node_id: str) -> None:
         if self.nodes.pop(node_id, None):
@@ -150,7 +160,9 @@ class Agent:
             plan = self.world.plan(command.generation)
             assert plan is not None, "a plan that is not committed was started"
             assert command == start_of(plan, self.node_id)
-        if isinstance(command, End):
+        if isinstance(command, Leave):
+            self.update(leaving=True, leaving_reason=command.reason, leaving_exit_code=143)
+        elif isinstance(command, End):
             self.ended = self.ended or command
         else:
             self.wanted, self.news = command, True
@@ -235,6 +247,7 @@ class Term:
     seen: int
     written: State | None
     known: set[str] = field(default_factory=set)
+    told: frozenset[str] = frozenset()
 
     def step(self, event: Event) -> None:
         before = self.job
@@ -258,6 +271,15 @@ class Term:
             self.world.restart_count = 0  # the job was started again
         self.written = self.job.state
         self.world.etcd.state = encode(self.job.state)
+        for operation in self.job.operations:
+            self.world.check_operation(self.world.etcd.commands[operation.id], operation)
+            self.world.etcd.commands[operation.id] = operation
+        self.told = frozenset(operation.id for operation in self.job.operations)
+
+    @property
+    def owes(self) -> bool:
+        """Whether a command's standing is not written yet."""
+        return any(self.world.etcd.commands[o.id].standing is not o.standing for o in self.job.operations)
 
     def command(self, agent: Agent) -> Command | None:
         view = self.job.nodes.get(agent.node_id)
@@ -307,9 +329,13 @@ class World:
         self.epoch += 1
         state = self.state
         newest = max(self.etcd.plans, default=0)
-        job = resume(self.policy, state, self.plan(newest), list(self.etcd.nodes.values()), self.now)
+        accepted = tuple(o for o in self.etcd.commands.values() if o.standing is Standing.ACCEPTED)
+        job = resume(self.policy, state, self.plan(newest), list(self.etcd.nodes.values()), self.now, accepted)
         self.term = Term(self, agent, self.epoch, job, len(self.etcd.log), state, set(job.nodes))
         self.term.step(Tick())
+        for operation in list(self.etcd.commands.values()):
+            if operation.standing is Standing.PENDING:
+                self.term.step(OperatorCommand(operation))
         return self.term
 
     def leaderless(self) -> bool:
@@ -346,6 +372,9 @@ class World:
         if agent.term is not self.term or self.term is None:
             return False
         command = self.term.command(agent)
+        for request in requests_for(self.term.job, agent.node_id):
+            if self.etcd.commands[request.id].standing is Standing.ACCEPTED:
+                agent.update(answers=(*agent.status.answers[-3:], Answer(request.id, True, "sent")))
         if command is None or command == agent.sent:
             return False
         if isinstance(command, End) and command.code not in ("node_left", "start_failed"):
@@ -370,8 +399,9 @@ class World:
             term.commit()
             term.step(PlanCommitted(term.job.plan.generation))
             return True
-        if term.job.state != term.written:
+        if term.job.state != term.written or term.owes:
             term.persist()
+            term.step(OperationsWritten(term.told))
             return True
         return False
 
@@ -461,6 +491,8 @@ class World:
         if after.plan is not None:
             assert after.generation == after.plan.generation
         if after.plan is not None and after.generation > before.generation:
+            # When it was made: an operator may change the limits before it is committed.
+            assert after.policy.min_nodes <= len(after.plan.members) <= after.policy.max_nodes
             for member in after.plan.members:
                 assert after.nodes[member.node_id].eligible
                 assert after.nodes[member.node_id].at_rest(0)
@@ -474,11 +506,12 @@ class World:
         """The first verdict stays, but that of ranks which failed because their node did."""
         if after.verdict is not before.verdict and before.verdict is not None:
             assert before.verdict is Phase.FAILED
-            assert (before.reason.code, after.reason.code) == ("rank_failed", "node_lost")
+            assert before.reason.code == "rank_failed"
+            assert after.reason.code in ("node_lost", "stopped")  # stopped: all others were leaving by then
         stopped = after.reason.code == "stopped" and before.reason.code != "stopped"
         if stopped and before.phase is not Phase.WAITING:
-            could_stay = [v for v in after.nodes.values() if v.status is None or v.eligible]
-            assert len(could_stay) < self.policy.min_nodes, "stopped with enough nodes left"
+            could_stay = [v for v in after.nodes.values() if not v.barred and (v.status is None or v.eligible)]
+            assert len(could_stay) < after.policy.min_nodes, "stopped with enough nodes left"
 
     def has_succeeded(self, before: Job, after: Job) -> bool:
         """Whether the leader had heard that every rank of the generation before ended with 0."""
@@ -495,7 +528,6 @@ class World:
         assert plan.generation == (earlier.generation + 1 if earlier else 1)
         assert plan.generation not in self.etcd.plans
         members = plan.members
-        assert self.policy.min_nodes <= len(members) <= self.policy.max_nodes
         assert [m.group_rank for m in members] == list(range(len(members)))
         ranks = [r for m in members for r in range(m.rank0, m.rank0 + m.slots)]
         assert ranks == list(range(plan.world_size))
@@ -527,8 +559,16 @@ class World:
                 assert now is not None
                 assert was.group_rank == now.group_rank, "a survivor changed its rank without need"
 
+    def check_operation(self, before: Operation, after: Operation) -> None:
+        """A command that is over stays so; one that has taken effect is not seen as new again."""
+        if before.standing is not Standing.PENDING:
+            assert after.standing is not Standing.REFUSED or before == after, "it was accepted before"
+        if not before.standing.open:
+            assert (before.standing, before.answer) == (after.standing, after.answer), "its answer changed"
+
     def check_final(self, job: Job) -> None:
         assert not job.uncommitted
+        assert not [o for o in job.operations if o.standing.open], "a command is left open at the end"
         if job.phase is Phase.SUCCEEDED:
             assert job.exit_code == 0
             assert job.plan is not None

@@ -12,10 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from job_world import Agent, World
 
 from elaunch.controller.job import Policy, RunPhase
-from elaunch.controller.state import PlanCommitted
+from elaunch.controller.state import OperationsWritten, PlanCommitted
+from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Phase
 
 AGENTS_AT_MOST = 14
+COMMANDS_AT_MOST = 12
 pick = st.integers(0, 99)
 
 
@@ -93,6 +95,7 @@ class JobMachine(RuleBasedStateMachine):
         term = self.world.term
         if term is not None and not self.world.leaderless() and not term.job.uncommitted:
             term.persist()
+            term.step(OperationsWritten(term.told))
 
     @rule(rounds=st.integers(1, 3))
     def quiet_rounds(self, rounds: int) -> None:
@@ -178,6 +181,28 @@ class JobMachine(RuleBasedStateMachine):
             while each.procs:
                 each.rank_ends(min(each.procs), 0)
 
+    @rule(
+        kind=st.sampled_from(["abort", "restart", "drain", "undrain", "scale", "stacks", "signal"]),
+        index=pick,
+        low=st.integers(1, 3),
+        more=st.integers(0, 2),
+    )
+    def operator_commands(self, kind: str, index: int, low: int, more: int) -> None:
+        commands = self.world.etcd.commands
+        if len(commands) >= COMMANDS_AT_MOST or not self.world.present:
+            return
+        agent = self.world.agents[index % len(self.world.agents)]
+        arguments: dict[str, dict[str, object]] = {
+            "abort": {"evidence": index % 2 == 0},
+            "restart": {"from_step": index - 50},
+            "drain": {"node": agent.node_id if index % 2 else f"h{agent.number}"},
+            "undrain": {"node": f"h{agent.number}"},
+            "scale": {"min_nodes": low, "max_nodes": low + more},
+            "stacks": {"rank": more - 1},
+            "signal": {"signal": 10, "rank": more - 1},
+        }
+        self.world.etcd.put_command(Operation(f"op{len(commands)}", kind, "ada", 1.0, arguments=arguments[kind]))
+
     @rule(number=st.integers(1, 4))
     def all_start_again(self, number: int) -> None:
         """The whole job was killed, its leases ended, and it is started again under its id."""
@@ -247,7 +272,8 @@ class JobMachine(RuleBasedStateMachine):
             elif agent.node_id in members:
                 assert agent.status.phase is RunPhase.SUCCEEDED
             else:
-                assert len(members) == job.policy.max_nodes or job.succeeded
+                barred = agent.node_id in job.nodes and job.nodes[agent.node_id].barred
+                assert len(members) >= job.policy.max_nodes or job.succeeded or barred
 
     @invariant()
     def one_generation(self) -> None:
@@ -300,6 +326,12 @@ FAULTS: dict[str, tuple[Callable[[Random], object], ...]] = {
     "node_leaves_alone": (ANYONE,),
     "rank_fails": (ANYONE, one_of(1, 7, -9)),
     "ranks_succeed": (ANYONE, EITHER),
+    "operator_commands": (
+        one_of("abort", "restart", "drain", "undrain", "scale", "scale", "stacks", "signal"),
+        ANYONE,
+        one_of(1, 2, 3),
+        one_of(0, 1, 2),
+    ),
     "all_start_again": (one_of(1, 2, 3, 4),),
     "calm": (),
 }
