@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,8 +16,8 @@ from job_makers import make_node
 
 from elaunch.clock import SystemClock
 from elaunch.controller import server as server_module
-from elaunch.controller.access import operator_token
-from elaunch.controller.client import converse
+from elaunch.controller.access import Security, operator_token
+from elaunch.controller.client import converse, open_channel
 from elaunch.controller.commands import Wait
 from elaunch.controller.counters import Counters
 from elaunch.controller.job import NodeStatus, Policy
@@ -26,7 +27,9 @@ from elaunch.controller.server import ControlServer
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Leader, encode
+from elaunch.rendezvous.tls import NAME, Tls
 from tests.etcd.memory_store import MemoryStore
+from tests.etcd.servers import make_certificates
 
 KEYS = JobKeys("job")
 TOKEN = "t" * 32
@@ -229,3 +232,29 @@ def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest
         await asyncio.gather(inside, return_exceptions=True)
 
     in_world(test)
+
+
+def test_a_renewed_certificate_counts_from_the_next_connection_on(tmp_path: Path) -> None:
+    old, new = make_certificates(tmp_path / "old", NAME), make_certificates(tmp_path / "new", NAME)
+    files = {"cert.pem": new.cert, "key.pem": new.key, "ca.pem": new.ca}
+    ours = Tls(old.cert, old.key, old.ca)
+
+    async def reach(port: int, tls: Tls) -> grpc.StatusCode:
+        async with open_channel(f"127.0.0.1:{port}", Security(tls)) as channel:
+            call: Any = channel.stream_stream(METHOD)(timeout=10)
+            with suppress(grpc.aio.AioRpcError):
+                await call.read()
+            return await call.code()
+
+    async def run() -> None:
+        server = ControlServer("job", Security(ours))
+        port = await server.start("127.0.0.1")
+        after = Tls(new.cert, new.key, new.ca)
+        assert await reach(port, ours) is grpc.StatusCode.FAILED_PRECONDITION, "let in; it does not lead"
+        assert await reach(port, after) is grpc.StatusCode.UNAVAILABLE
+        for name, path in files.items():
+            (tmp_path / "old" / name).write_bytes(path.read_bytes())
+        assert await reach(port, after) is grpc.StatusCode.FAILED_PRECONDITION
+        await server.stop()
+
+    asyncio.run(run())
