@@ -25,6 +25,10 @@ class Counters:
         self._quiet: dict[str, float] = {}  # until when the next refusal for a reason is only counted
         self._untold: Counter[str] = Counter()
 
+    def count(self, reason: str) -> None:
+        """Count what is refused in the ordinary course of things, and say nothing of it."""
+        self.refused[reason] += 1
+
     def refuse(self, reason: str, **context: Any) -> None:
         """Count a refusal. The first is logged with ``context``, those that follow as one line every 10 s."""
         self.refused[reason] += 1

@@ -165,6 +165,7 @@ class Term:
         if self._vigil.hear(beat, self.now):
             self._heard_at[beat.node_id] = self.now
         elif self._job.phase is Phase.RUNNING:
+            self.counters.count("stale heartbeat")
             self._log.debug("stale_heartbeat_refused", node=beat.node_id, generation=beat.generation)
 
     # --- the loop -----------------------------------------------------------------------------------------------

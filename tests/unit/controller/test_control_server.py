@@ -20,13 +20,14 @@ from elaunch.controller.access import Security, operator_token
 from elaunch.controller.client import converse, open_channel
 from elaunch.controller.commands import Wait
 from elaunch.controller.counters import Counters
-from elaunch.controller.job import NodeStatus, Policy
+from elaunch.controller.job import NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_status
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_heartbeat, pack_status
 from elaunch.controller.server import ControlServer
+from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Leader, encode
+from elaunch.rendezvous.records import Leader, Phase, encode
 from elaunch.rendezvous.tls import NAME, Tls
 from tests.etcd.memory_store import MemoryStore
 from tests.etcd.servers import make_certificates
@@ -113,6 +114,23 @@ def test_a_status_of_a_node_whose_lease_has_ended_is_refused_and_counted() -> No
         await until(lambda: "n1" not in world.term.job.nodes)
         assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.FAILED_PRECONDITION
         assert world.refused == {"stale node": 1}
+
+    in_world(test)
+
+
+def test_a_heartbeat_of_an_older_generation_is_counted() -> None:
+    async def test(world: World) -> None:
+        now = world.term.epoch
+        for number in (2, 3, 4):
+            await world.store.put(KEYS.node(f"n{number}"), encode(make_node(number)))
+        await asyncio.gather(*(world.send(status(f"n{n}", now, store_port=n)) for n in (1, 2, 3, 4)))
+        await until(lambda: world.term.job.phase is Phase.STARTING)
+        running = {"generation": 1, "phase": RunPhase.RUNNING}
+        await asyncio.gather(*(world.send(status(f"n{n}", now, **running)) for n in (1, 2, 3, 4)))
+        await until(lambda: world.term.job.phase is Phase.RUNNING)
+        beats = [pack_heartbeat(Heartbeat("n1", generation, 1.0), now) for generation in (0, 1, 2)]
+        await world.send(status(epoch=now, **running), *(beat.SerializeToString() for beat in beats))
+        assert world.refused == {"stale heartbeat": 2}
 
     in_world(test)
 
