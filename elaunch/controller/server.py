@@ -79,7 +79,7 @@ class ControlServer:
     def serve(self, term: Term, token: str) -> None:
         """Answer streams on behalf of ``term``, whose record in etcd publishes ``token``."""
         self._term, self._access = term, self._security.access.in_term(token)
-        term.counters = self.counters
+        term.counters, term.access = self.counters, self._security.access
 
     def pause(self) -> None:
         """Refuse streams: this agent does not lead."""

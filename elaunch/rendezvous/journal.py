@@ -30,7 +30,7 @@ class Operation:
     ``who`` is ``user@host``, ``at`` wall-clock seconds of the operator's machine, ``order`` the create revision of the
     key, filled in by the reader: the order in which the store took the commands. ``answer`` is a sentence,
     ``exit_code`` what the command line ends with. ``generation`` is the one in which it took effect, ``nodes`` those
-    that it is about, ``answers`` what they said.
+    that it is about, ``answers`` what they said. ``seal`` shows that an operator wrote it, where the job has tokens.
     """
 
     id: str
@@ -46,6 +46,12 @@ class Operation:
     nodes: tuple[str, ...] = ()
     answers: dict[str, str] = field(default_factory=dict)
     order: int = 0
+    seal: str = ""
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What the operator wrote, and its seal is for."""
+        return {name: getattr(self, name) for name in ("id", "kind", "who", "at", "reason", "arguments")}
 
     @property
     def because(self) -> str:
@@ -72,7 +78,7 @@ def decode_operation(value: bytes, order: int) -> Operation:
     standing = Standing(data.get("standing", Standing.PENDING))
     nodes = tuple(data.get("nodes", ()))
     operation: Operation = _make(Operation, data | {"order": order, "nodes": nodes, "standing": standing})
-    texts = (operation.id, operation.kind, operation.who, operation.reason, operation.answer)
+    texts = (operation.id, operation.kind, operation.who, operation.reason, operation.answer, operation.seal)
     maps = (operation.arguments, operation.answers)
     if not all(isinstance(t, str) for t in texts) or not all(isinstance(m, dict) for m in maps):
         raise ValueError("not an Operation: a value is of the wrong kind")

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark
+from elaunch.controller.operator_server import STATUS
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import wait_until
 from tests.e2e.test_security import leader_of
@@ -145,7 +146,10 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     said = [len(a.output().splitlines()) for a in agents]
     ended = two.outputs().count("stream_ended")
     right = {"elaunch-job": job_mark("garbage"), "elaunch-token": leader.token}
-    mine, etcds = (METHOD, "/elaunch.v1.Control/Nothing", "/x"), ("/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch")
+    mine, etcds = (
+        (METHOD, METHOD, STATUS, "/elaunch.v1.Control/Nothing"),
+        ("/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch"),
+    )
     numbers = random.Random(20_000)
     for host, port in sorted({where for found in ports.values() for where in found}):
         garbage = Garbage(numbers, etcds if port == etcd else mine, ({}, {"elaunch-token": "x" * 32}, right))
