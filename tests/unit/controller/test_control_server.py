@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +26,7 @@ from elaunch.controller.counters import Counters
 from elaunch.controller.job import NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_heartbeat, pack_status
-from elaunch.controller.server import ControlServer
+from elaunch.controller.server import OPTIONS, ControlServer
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
@@ -219,7 +222,7 @@ def test_an_oversized_message_ends_its_own_stream() -> None:
 
 
 def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_connections", lambda: 8)
+    monkeypatch.setattr(server_module, "_room", lambda _: 8)
 
     async def stranger(port: int) -> tuple[bool, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -250,6 +253,39 @@ def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest
         await asyncio.gather(inside, return_exceptions=True)
 
     in_world(test)
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = {"grpc.server_handshake_timeout_ms": 200, "grpc.max_connection_idle_ms": 400}
+    monkeypatch.setattr(server_module, "OPTIONS", [(name, short.get(name, value)) for name, value in OPTIONS])
+    preface, settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\4\0\0\0\0\0"
+
+    async def test(world: World) -> None:
+        for said in (b"", preface[:7], preface, preface + settings):
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            writer.write(said)
+            with suppress(ConnectionError):
+                while await asyncio.wait_for(reader.read(1000), 20):
+                    pass
+            writer.close()
+
+    in_world(test)
+
+
+def test_there_is_room_for_the_streams_of_a_large_job() -> None:
+    text = """
+import resource
+from elaunch.controller.server import _room
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+soft = lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+print(_room(16), soft(), _room(4000), soft())
+"""
+    script = [sys.executable, "-c", text]
+    told = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert told[:2] == ["768", "1024"], "a small job leaves the limit as it is"
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert most < 8512 or told[2:] == ["6384", "8512"]
 
 
 def test_a_renewed_certificate_counts_from_the_next_connection_on(tmp_path: Path) -> None:
