@@ -152,6 +152,16 @@ def test_a_flood_of_refusals_is_two_lines_in_ten_seconds() -> None:
     assert told[3:] == [("refused", None)], "after a quiet time it is a first one again"
 
 
+def test_what_strangers_write_is_one_line_of_the_log() -> None:
+    told: list[dict[str, object]] = []
+    counters = Counters(Now(), lambda _, **context: told.append(context))
+    counters.refuse(
+        "malformed", text="a\nelaunch 12:00 info: all is well \x1b[2J" + "x" * 1000, number=7, peer="ipv4:1"
+    )
+    assert told[0].pop("text") == ("a\\nelaunch 12:00 info: all is well \\x1b[2J" + "x" * 1000)[:200]
+    assert told == [{"reason": "malformed", "number": 7, "peer": "ipv4:1"}]
+
+
 def test_what_a_flood_left_is_told_without_another_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("elaunch.controller.counters.TELL_EVERY", 0.05)
     told: list[str] = []
