@@ -94,7 +94,7 @@ class EtcdRefusedError(ElaunchError):
 
 
 class AccessRefusedError(ElaunchError):
-    """The leader does not take this node's own token: their token files differ."""
+    """The leader does not take the token of this node or operator: their token files differ."""
 
     exit_code = 77  # EX_NOPERM of sysexits.h
     code = "access_refused"

@@ -95,9 +95,10 @@ async def _events(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
 
 async def _command(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     """Each job's command, one after the other: `drain` may be about several."""
-    from elaunch.cli.places import opened, places
+    from elaunch.cli.places import opened, places, security_of
 
     kind = arguments.command
+    tokens = security_of(arguments, environ).tokens
     node = kind in ("drain", "undrain")
     worst: ElaunchError | None = None
     found = 0
@@ -106,7 +107,7 @@ async def _command(arguments: argparse.Namespace, environ: Mapping[str, str]) ->
             jobs = await _jobs_of(store, arguments) if node and arguments.job is None else [arguments.job]
             for job in jobs:
                 found += 1
-                error = await _one(store, job, arguments)
+                error = await _one(store, job, arguments, tokens)
                 if error is not None and worst is not None:
                     print(f"elaunch: error: {worst}", file=sys.stderr)
                 worst = error or worst
@@ -120,12 +121,12 @@ async def _command(arguments: argparse.Namespace, environ: Mapping[str, str]) ->
     return 0
 
 
-async def _one(store: Any, job: str, arguments: argparse.Namespace) -> ElaunchError | None:
+async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any) -> ElaunchError | None:
     from elaunch.cli import show
     from elaunch.controller.operating import outcome, submit, verdict
 
     kind, wait = arguments.command, arguments.timeout
-    asked = await submit(store, job, kind, _who(), time.time(), arguments.reason, **_values(arguments))
+    asked = await submit(store, job, kind, _who(), time.time(), arguments.reason, tokens, **_values(arguments))
     after = await outcome(store, job, asked, wait)
     error = verdict(job, after, wait)
     if arguments.json:

@@ -12,7 +12,7 @@ from elaunch.cli.parser import read
 from elaunch.cli.program import resolve_preload, resolve_program, resolve_start
 from elaunch.cli.recovery import recovery
 from elaunch.cli.rendezvous_conf import parse_conf
-from elaunch.cli.security import resolve_security
+from elaunch.cli.security import open_etcd, resolve_security
 from elaunch.cli.settings import checked
 
 
@@ -59,5 +59,5 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         event_log_handler=settings.event_log_handler(values),
         log_level=settings.log_level(values, environ),
         security=security,
-        warnings=(*meeting.warnings, *start_warnings),
+        warnings=(*meeting.warnings, *start_warnings, *open_etcd(security, meeting, nodes[1])),
     )

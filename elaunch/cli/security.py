@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from elaunch.cli.meeting import Meeting
 from elaunch.cli.parser import Values
 from elaunch.controller.access import Security, Tokens, read_token_file
 from elaunch.rendezvous.tls import Tls
@@ -12,6 +13,18 @@ from elaunch.rendezvous.tls import Tls
 def resolve_security(values: Values) -> Security:
     """Raises UsageError where a file is missing, open to other users, or does not fit the others."""
     return Security(_tls(values), _tokens(values))
+
+
+def open_etcd(security: Security, meeting: Meeting, max_nodes: int) -> tuple[str, ...]:
+    """A warning where tokens were given, and the job's own etcd lets everybody in all the same."""
+    embedded = meeting.backend != "etcd" and not meeting.standalone and max_nodes > 1
+    closed = security.tls is not None and security.tls.ca is not None
+    if security.tokens is None or not embedded or closed:
+        return ()
+    return (
+        "the tokens close the control servers; the embedded etcd of this job lets in whoever reaches its port: close it"
+        " with --tls-cert, --tls-key and --tls-ca, or use an etcd of your own",
+    )
 
 
 def _tls(values: Values) -> Tls | None:

@@ -42,7 +42,7 @@ class Tokens:
 
     def access(self) -> Access:
         """What a server needs of it."""
-        by_role = {role: tuple(_digest(token) for one, token in self.pairs if one is role) for role in Role}
+        by_role = {role: tuple(digest(token) for one, token in self.pairs if one is role) for role in Role}
         return Access(by_role[Role.AGENT], by_role[Role.OPERATOR], by_role[Role.VIEWER])
 
     def of(self, needs: Role) -> str | None:
@@ -59,13 +59,18 @@ class Access:
     operators: tuple[bytes, ...] = field(default=(), repr=False)
     viewers: tuple[bytes, ...] = field(default=(), repr=False)
 
+    @property
+    def open(self) -> bool:
+        """No token is known."""
+        return not (self.agents or self.operators or self.viewers)
+
     def role_of(self, presented: str) -> Role | None:
         """The role of a token, or None. Takes the same time whichever it is, and whether it is one or not."""
-        digest = _digest(presented)
+        shown = digest(presented)
         found: Role | None = None
         for role, known in ((Role.AGENT, self.agents), (Role.OPERATOR, self.operators), (Role.VIEWER, self.viewers)):
             for one in known:
-                if hmac.compare_digest(one, digest) and found is None:
+                if hmac.compare_digest(one, shown) and found is None:
                     found = role
         return found
 
@@ -75,9 +80,9 @@ class Access:
         It is the agents' where the token file names none for them. Without any token file it makes the operators' as
         well (:func:`operator_token`): whoever may read the job's etcd may operate the job.
         """
-        own = (_digest(published),)
-        if not (self.agents or self.operators or self.viewers):
-            return Access(own, (_digest(operator_token(published)),))
+        own = (digest(published),)
+        if self.open:
+            return Access(own, (digest(operator_token(published)),))
         return self if self.agents else replace(self, agents=own)
 
 
@@ -168,5 +173,6 @@ def find_tokens(path: str | None, environ: Mapping[str, str]) -> Tokens | None:
     return read_token_file(path) if path else None
 
 
-def _digest(token: str) -> bytes:
+def digest(token: str) -> bytes:
+    """What a server keeps of a token."""
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()

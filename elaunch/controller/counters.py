@@ -12,6 +12,7 @@ import structlog
 from elaunch.clock import Clock, SystemClock
 
 TELL_EVERY = 10.0  # seconds
+_SHOWN = 200  # characters
 _SLACK = 0.05  # seconds: a timer may come a moment early
 
 
@@ -25,13 +26,17 @@ class Counters:
         self._quiet: dict[str, float] = {}  # until when the next refusal for a reason is only counted
         self._untold: Counter[str] = Counter()
 
+    def count(self, reason: str) -> None:
+        """Count what is refused in the ordinary course of things, and say nothing of it."""
+        self.refused[reason] += 1
+
     def refuse(self, reason: str, **context: Any) -> None:
         """Count a refusal. The first is logged with ``context``, those that follow as one line every 10 s."""
         self.refused[reason] += 1
         now = self._clock.monotonic()
         if reason not in self._quiet:
             self._quiet[reason] = now + TELL_EVERY
-            self._tell("refused", reason=reason, **context)
+            self._tell("refused", reason=reason, **{name: _tame(value) for name, value in context.items()})
             self._later(reason)
         else:
             self._untold[reason] += 1
@@ -60,6 +65,13 @@ class Counters:
         except RuntimeError:
             return  # no loop turns: the next refusal tells
         loop.call_later(TELL_EVERY + _SLACK, self.flush, reason)
+
+
+def _tame(value: Any) -> Any:
+    """A stranger's text as one short line: it must not look like lines of ours, or steer a terminal."""
+    if not isinstance(value, str) or (value.isprintable() and len(value) <= _SHOWN):
+        return value
+    return ascii(value)[1:-1][:_SHOWN]
 
 
 def _warn(event: str, **context: Any) -> None:

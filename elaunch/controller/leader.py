@@ -13,12 +13,14 @@ from dataclasses import replace
 import structlog
 
 from elaunch.clock import Clock
+from elaunch.controller.access import Access
 from elaunch.controller.commands import Wait, command_for, requests_for
 from elaunch.controller.counters import Counters
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.history import Entry, told
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.ledger import Ledger, operation_in
+from elaunch.controller.seals import is_sealed
 from elaunch.controller.sightings import RankView
 from elaunch.controller.state import (
     Diagnosed,
@@ -39,7 +41,7 @@ from elaunch.controller.vigil import Vigil
 from elaunch.errors import CompactedError
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
-from elaunch.rendezvous.journal import Standing
+from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Drain, Node, Phase, Plan, Reason, State, decode
 from elaunch.rendezvous.store import Change, KeyValue, Store
@@ -60,7 +62,8 @@ class Term:
         self, store: Store, keys: JobKeys, leadership: Leadership, policy: Policy, clock: Clock, node_id: str
     ) -> None:
         self.epoch = leadership.epoch
-        self.counters = Counters()  # the server that serves this term puts its own here
+        self.counters = Counters()  # the server that serves this term puts its own here, and its access
+        self.access = Access()
         self._store = store
         self._keys = keys
         self._policy = policy
@@ -165,6 +168,7 @@ class Term:
         if self._vigil.hear(beat, self.now):
             self._heard_at[beat.node_id] = self.now
         elif self._job.phase is Phase.RUNNING:
+            self.counters.count("stale heartbeat")
             self._log.debug("stale_heartbeat_refused", node=beat.node_id, generation=beat.generation)
 
     # --- the loop -----------------------------------------------------------------------------------------------
@@ -295,7 +299,7 @@ class Term:
         plan = decode(Plan, plans[-1].value) if plans else None
         nodes = [_node(kv) for kv in snapshot.items if kv.key.startswith(self._keys.nodes)]
         commands = self._ledger.load(state, snapshot.items)
-        accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED)
+        accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED and self._is_sealed(o))
         self._job = resume(self._policy, state, plan, nodes, self.now, accepted, self._clock.wall() - self.now)
         self._step(Tick())
         self._log.info("leading", epoch=self.epoch, phase=self._job.phase.value, generation=self._job.generation)
@@ -303,7 +307,7 @@ class Term:
         self._ledger.note([Entry("leading", f"{host} ({self._node_id}) leads", self._job.generation)])
         for command in commands:
             if command.standing is Standing.PENDING:
-                self._events.put_nowait(OperatorCommand(command))
+                self._events.put_nowait(OperatorCommand(command, self._is_sealed(command)))
         for node_id in list(self._early):
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
@@ -359,7 +363,13 @@ class Term:
         if operation is None:
             self._log.warning("malformed_command_refused", key=kv.key)
         elif operation.standing is Standing.PENDING and not self._ledger.stands(operation.id):
-            self._events.put_nowait(OperatorCommand(operation))
+            self._events.put_nowait(OperatorCommand(operation, self._is_sealed(operation)))
+
+    def _is_sealed(self, operation: Operation) -> bool:
+        sealed = is_sealed(self.access, self._keys.job, operation.words, operation.seal)
+        if not sealed:
+            self.counters.refuse("command without seal", command=operation.kind, who=operation.who)
+        return sealed
 
 
 def _commands(events: Sequence[Event]) -> int:

@@ -10,8 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import unquote
 
+from elaunch.controller.access import Tokens
 from elaunch.controller.operations import FINISHED, NOT_FOUND
+from elaunch.controller.seals import seal
 from elaunch.errors import (
+    AccessRefusedError,
     AmbiguousError,
     CommandRefusedError,
     CompactedError,
@@ -97,10 +100,20 @@ async def _overview(store: Store, job: str) -> Overview:
     )
 
 
-async def submit(store: Store, job: str, kind: str, who: str, at: float, reason: str, **arguments: Any) -> Operation:
+async def submit(
+    store: Store,
+    job: str,
+    kind: str,
+    who: str,
+    at: float,
+    reason: str,
+    tokens: Tokens | None = None,
+    **arguments: Any,
+) -> Operation:
     """Write a command, so that it will be carried out whatever becomes of us; the command as it stands in etcd.
 
-    Raises NoSuchJobError, JobFinishedError, CommandRefusedError: then nothing was written.
+    Raises NoSuchJobError, JobFinishedError, CommandRefusedError, UsageError where ``tokens`` are no operator's: then
+    nothing was written.
     """
     seen = await overview(store, job)
     if seen.over:
@@ -111,6 +124,7 @@ async def submit(store: Store, job: str, kind: str, who: str, at: float, reason:
     if seen.leader is not None and not seen.leader.address:
         raise CommandRefusedError(f"job {job!r} is torchrun's, with elaunch's rendezvous only: it takes no commands")
     operation = Operation(uuid.uuid4().hex[:12], kind, who, at, reason, arguments)
+    operation = replace(operation, seal=seal(tokens, job, operation.words))
     key = JobKeys(job).command(operation.id)
     for _ in range(_TRIES):
         try:
@@ -155,6 +169,7 @@ def verdict(job: str, operation: Operation, timeout: float) -> ElaunchError | No
         FINISHED: JobFinishedError,
         NOT_FOUND: NoSuchJobError,
         UnansweredError.exit_code: UnansweredError,
+        AccessRefusedError.exit_code: AccessRefusedError,
     }
     return kinds.get(operation.exit_code, CommandRefusedError)(f"{operation.kind}: {operation.answer}")
 

@@ -14,7 +14,7 @@ from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
 from elaunch.controller.roster import count
 from elaunch.controller.transitions import abort, end
-from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError
+from elaunch.errors import AccessRefusedError, CommandRefusedError, JobFinishedError, NoSuchJobError
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Drain, Phase, Reason
 
@@ -29,15 +29,18 @@ NOT_FOUND = NoSuchJobError.exit_code
 FINISHED = JobFinishedError.exit_code
 REFUSED = CommandRefusedError.exit_code
 
+UNSEALED = "it does not come with an operator's token of this job (see --token-file)"
 OVER = "the run of the job that this was for is over"
 
 Effect = Callable[[Job, Operation, float], Job]
 
 
-def operate(job: Job, operation: Operation, now: float) -> Job:
+def operate(job: Job, operation: Operation, now: float, *, sealed: bool = True) -> Job:
     """``job`` after the operator's command: one that it knows already changes nothing."""
     if any(known.id == operation.id for known in job.operations):
         return job
+    if not sealed:
+        return refused(job, operation, UNSEALED, AccessRefusedError.exit_code)
     if job.nodes and operation.order < min(view.node.joined for view in job.nodes.values()):
         return refused(job, operation, OVER, FINISHED)
     if job.phase.final:

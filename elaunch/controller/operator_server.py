@@ -24,14 +24,16 @@ Admit = Callable[[Any, Role], Awaitable[Term]]
 
 
 def operator_handler(admit: Admit) -> Any:
-    """The service's handler; ``admit`` gives the term that a call belongs to, or ends the call."""
+    """The service's handler; ``admit`` gives the term that a call belongs to, or ends the call.
 
-    async def status(_: pb.StatusRequest, context: Any) -> pb.StatusReply:
+    A request, which is empty, is not parsed: gRPC would do that before ``admit`` knows who sent it.
+    """
+
+    async def status(_: bytes, context: Any) -> pb.StatusReply:
         return status_of(await admit(context, Role.VIEWER))
 
     method = grpc.unary_unary_rpc_method_handler(
         status,
-        request_deserializer=pb.StatusRequest.FromString,
         response_serializer=pb.StatusReply.SerializeToString,
     )
     return grpc.method_handlers_generic_handler(SERVICE, {"Status": method})

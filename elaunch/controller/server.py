@@ -26,6 +26,7 @@ from elaunch.rendezvous.waiting import within
 FIRST_MESSAGE_WITHIN = 10.0
 NOT_LEADING = "this agent does not lead"
 _MOST_CONNECTIONS = 100_000
+_OWN_FILES = 512  # that an agent may need besides its connections
 OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -47,13 +48,14 @@ Context = grpc.aio.ServicerContext[Any, Any]
 class ControlServer:
     """Listens from the agent's start on, so that its address is known before it can be elected."""
 
-    def __init__(self, job: str, security: Security = OPEN) -> None:
+    def __init__(self, job: str, security: Security = OPEN, nodes: int = 1) -> None:
+        """``nodes`` is how many streams there may be; this process may open as many files from now on, if it can."""
         self.counters = Counters()
         self._job = job
         self._security = security
         self._access = Access()
         self._term: Term | None = None
-        self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", _connections())])
+        self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", _room(nodes))])
         service, method = METHOD.removeprefix("/").split("/")
         handler = grpc.stream_stream_rpc_method_handler(
             self._attach,
@@ -79,7 +81,7 @@ class ControlServer:
     def serve(self, term: Term, token: str) -> None:
         """Answer streams on behalf of ``term``, whose record in etcd publishes ``token``."""
         self._term, self._access = term, self._security.access.in_term(token)
-        term.counters = self.counters
+        term.counters, term.access = self.counters, self._security.access
 
     def pause(self) -> None:
         """Refuse streams: this agent does not lead."""
@@ -166,7 +168,11 @@ def _said(raw: Any) -> pb.AgentMessage | None:
         raise ValueError("it is no AgentMessage") from None
 
 
-def _connections() -> int:
-    """How many may be open at once, so that those of strangers leave the agent files for its own work."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+def _room(nodes: int) -> int:
+    """How many connections may be open at once, so that those of strangers leave the agent files for its own work."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * nodes + _OWN_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return _MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(_MOST_CONNECTIONS, soft * 3 // 4)

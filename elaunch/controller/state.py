@@ -62,9 +62,10 @@ class Diagnosed:
 
 @dataclass(frozen=True, slots=True)
 class OperatorCommand:
-    """An operator's command stands in etcd."""
+    """An operator's command stands in etcd; ``sealed`` by one, where the job asks for that."""
 
     operation: Operation
+    sealed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,7 @@ def _happened(job: Job, event: Event, now: float) -> Job:
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
     elif isinstance(event, OperatorCommand):
-        job = operate(job, event.operation, now)
+        job = operate(job, event.operation, now, sealed=event.sealed)
     elif isinstance(event, OperationsWritten):
         job = forget_written(job, event.ids)
     return job

@@ -32,7 +32,7 @@ class Operation:
     ``who`` is ``user@host``, ``at`` wall-clock seconds of the operator's machine, ``order`` the create revision of the
     key, filled in by the reader: the order in which the store took the commands. ``answer`` is a sentence,
     ``exit_code`` what the command line ends with. ``generation`` is the one in which it took effect, ``nodes`` those
-    that it is about, ``answers`` what they said.
+    that it is about, ``answers`` what they said. ``seal`` shows that an operator wrote it, where the job has tokens.
     """
 
     id: str
@@ -48,6 +48,12 @@ class Operation:
     nodes: tuple[str, ...] = ()
     answers: dict[str, str] = field(default_factory=dict)
     order: int = 0
+    seal: str = ""
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """What the operator wrote, and its seal is for."""
+        return {name: getattr(self, name) for name in ("id", "kind", "who", "at", "reason", "arguments")}
 
     @property
     def because(self) -> str:
@@ -98,6 +104,7 @@ _KINDS: dict[str, Any] = {
     "arguments": dict,
     "standing": str,
     "answer": str,
+    "seal": str,
     "exit_code": int,
     "generation": int,
     "nodes": list,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import resource
 import signal
+import socket
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +17,7 @@ import psutil
 import pytest
 
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark
+from elaunch.controller.operator_server import STATUS
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import wait_until
 from tests.e2e.test_security import leader_of
@@ -145,7 +148,10 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     said = [len(a.output().splitlines()) for a in agents]
     ended = two.outputs().count("stream_ended")
     right = {"elaunch-job": job_mark("garbage"), "elaunch-token": leader.token}
-    mine, etcds = (METHOD, "/elaunch.v1.Control/Nothing", "/x"), ("/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch")
+    mine, etcds = (
+        (METHOD, METHOD, STATUS, "/elaunch.v1.Control/Nothing"),
+        ("/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch"),
+    )
     numbers = random.Random(20_000)
     for host, port in sorted({where for found in ports.values() for where in found}):
         garbage = Garbage(numbers, etcds if port == etcd else mine, ({}, {"elaunch-token": "x" * 32}, right))
@@ -173,3 +179,37 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     two.steps_in(2, 2)  # its store listened all the time
     two.finish()
     assert [a.wait() for a in agents] == [0, 0], two.outputs()
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 6000, reason="takes 5,000 open files")
+def test_strangers_who_fill_the_stores_backlog_do_not_keep_ranks_out(job: MakeJob) -> None:
+    """It listens before anybody accepts: what has piled up by then is taken, and ranks without room come again."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (6000, limits[1]))
+    held: list[socket.socket] = []
+    etcd = free_port()
+    two = job("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{etcd}", "--rdzv-id=backlog")
+    try:
+        first = two.agent()
+        wait_until("it waits for the second", lambda: "1 of at least 2 nodes" in first.output())
+        leader = leader_of("backlog", f"127.0.0.1:{etcd}")
+        control = int(leader.address.rpartition(":")[2])
+        [store] = [
+            where
+            for process, ports in two.listening().items()
+            for where in ports
+            if process.pid == first.pid and where[1] != control
+        ]
+        for _ in range(4300):
+            held.append(socket.socket())
+            held[-1].setblocking(False)
+            with suppress(BlockingIOError):
+                held[-1].connect(store)
+        second = two.agent()
+        two.steps_in(1, 2)
+        two.finish()
+        assert [first.wait(), second.wait()] == [0, 0], two.outputs()
+    finally:
+        for connection in held:
+            connection.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

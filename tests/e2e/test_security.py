@@ -24,6 +24,7 @@ from elaunch.rendezvous.records import Leader, decode
 from elaunch.rendezvous.tls import NAME, Tls
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Job, wait_until
+from tests.e2e.operating import elaunch
 from tests.etcd.servers import Member, etcdctl, free_port, make_certificates
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
@@ -134,6 +135,36 @@ def test_a_node_with_another_token_file_is_told_so(job: MakeJob, etcd: str, tmp_
     assert "security (--tls-cert, --tls-ca, --token-file) is '' here and 'tokens' in the job" in none.output()
     two.finish()
     assert first.wait() == 0, first.output()
+
+
+def test_operating_takes_an_operators_token(job: MakeJob, etcd: str, tmp_path: Path) -> None:
+    tokens = {role: secrets.token_hex(16) for role in ("agent", "operator", "viewer")}
+    files = {role: token_file(tmp_path / role, **{role: token}) for role, token in tokens.items()}
+    stranger = token_file(tmp_path / "stranger", operator=secrets.token_hex(16))
+    one = job(
+        *("--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=operated", "--start=exec"),
+        f"--token-file={token_file(tmp_path / 'all', **tokens)}",
+        program=PROGRAM,
+    )
+    agent = one.agent()
+    wait_until("the rank", lambda: one.events("start", generation=1))
+    where = ("operated", f"--rdzv-endpoint={etcd}")
+    for shown in ((), (f"--token-file={stranger}",)):
+        refused = elaunch("abort", *where, *shown)
+        assert refused.code == 77
+        assert "does not come with an operator's token of this job (see --token-file)" in refused.err
+        assert "token" in elaunch("status", *where, *shown).out, "what etcd has is shown, and why there is no more"
+    viewer = elaunch("abort", *where, f"--token-file={files['viewer']}")
+    assert (viewer.code, viewer.err) == (2, "elaunch: error: the token file has no token of the role operator\n")
+    assert elaunch("status", *where, "--json", f"--token-file={files['viewer']}").document["nodes"]
+    done = elaunch("restart", *where, ELAUNCH_TOKEN_FILE=str(files["operator"]))
+    assert done.code == 0, done.err
+    wait_until("the next generation", lambda: one.events("start", generation=2))
+    assert one.events("start", generation=3) == []
+    one.finish()
+    assert agent.wait() == 0, agent.output()
+    assert "reason=command without seal" in agent.output()
+    assert not any(token in agent.output() for token in tokens.values())
 
 
 @pytest.mark.parametrize("way", ["standalone", "endpoint", "etcd"])

@@ -112,3 +112,21 @@ def test_tokens_come_from_a_file_that_others_cannot_read(script: Path, tmp_path:
         assert found.tokens is not None
         assert found.tokens.of(Role.AGENT) == "a" * 20
         assert "a" * 20 not in repr(found)
+
+
+def test_tokens_beside_an_open_etcd_are_warned_of(script: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("agent " + "a" * 20)
+    path.chmod(0o600)
+    made = make_certificates(tmp_path / "a", "elaunch")
+    tls = (f"--tls-cert={made.cert}", f"--tls-key={made.key}", f"--tls-ca={made.ca}")
+
+    def warned(*options: str) -> bool:
+        common = (f"--token-file={path}", "--rdzv-id=x", *options)
+        return any("embedded etcd" in text for text in parse([*common, str(script)], {}).warnings)
+
+    two = ("--nnodes=2", "--rdzv-endpoint=h:1")
+    assert warned(*two, "--rdzv-backend=c10d")
+    assert not warned(*two, "--rdzv-backend=c10d", *tls)
+    assert not warned(*two, "--rdzv-backend=etcd")
+    assert not warned("--standalone")

@@ -22,6 +22,7 @@ from elaunch.controller.access import (
 )
 from elaunch.controller.admission import admit
 from elaunch.controller.counters import TELL_EVERY, Counters
+from elaunch.controller.seals import is_sealed, seal
 from elaunch.errors import UsageError
 
 AGENT, OPERATOR, VIEWER = ("agent" * 4, "operator" * 4, "viewer" * 4)
@@ -106,6 +107,23 @@ def test_with_a_token_file_what_etcd_publishes_operates_nothing() -> None:
         token_for(Role.OPERATOR, Tokens(((Role.VIEWER, VIEWER),)), "p" * 32)
 
 
+def test_a_command_is_sealed_by_an_operator_and_for_one_job() -> None:
+    tokens = parse_tokens(TEXT)
+    access, command = tokens.access(), {"id": "c1", "kind": "restart", "arguments": {"b": 1, "a": "\udc80"}}
+    mark = seal(tokens, "job", command)
+    assert OPERATOR not in mark
+    assert is_sealed(access, "job", dict(reversed(command.items())), mark)
+    assert not is_sealed(access, "another", command, mark)
+    assert not is_sealed(access, "job", {**command, "kind": "abort"}, mark)
+    for wrong in ("", mark[:-1], "\udc80", seal(parse_tokens("x" * 20), "job", command)):
+        assert not is_sealed(access, "job", command, wrong)
+    assert not is_sealed(parse_tokens("agent " + AGENT).access(), "job", command, mark), "it has no operators"
+    assert seal(None, "job", command) == ""
+    assert is_sealed(Access(), "job", command, ""), "a job without a token file asks for no seal"
+    with pytest.raises(UsageError, match="no token of the role operator"):
+        seal(parse_tokens("viewer " + VIEWER), "job", command)
+
+
 class Now:
     def __init__(self) -> None:
         self.now = 0.0
@@ -132,6 +150,16 @@ def test_a_flood_of_refusals_is_two_lines_in_ten_seconds() -> None:
     counters.flush("wrong token")
     counters.refuse("wrong token")
     assert told[3:] == [("refused", None)], "after a quiet time it is a first one again"
+
+
+def test_what_strangers_write_is_one_line_of_the_log() -> None:
+    told: list[dict[str, object]] = []
+    counters = Counters(Now(), lambda _, **context: told.append(context))
+    counters.refuse(
+        "malformed", text="a\nelaunch 12:00 info: all is well \x1b[2J" + "x" * 1000, number=7, peer="ipv4:1"
+    )
+    assert told[0].pop("text") == ("a\\nelaunch 12:00 info: all is well \\x1b[2J" + "x" * 1000)[:200]
+    assert told == [{"reason": "malformed", "number": 7, "peer": "ipv4:1"}]
 
 
 def test_what_a_flood_left_is_told_without_another_refusal(monkeypatch: pytest.MonkeyPatch) -> None:

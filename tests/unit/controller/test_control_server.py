@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
+import resource
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,18 +19,21 @@ from job_makers import make_node
 
 from elaunch.clock import SystemClock
 from elaunch.controller import server as server_module
-from elaunch.controller.access import operator_token
-from elaunch.controller.client import converse
+from elaunch.controller.access import Security, operator_token
+from elaunch.controller.client import converse, open_channel
 from elaunch.controller.commands import Wait
 from elaunch.controller.counters import Counters
-from elaunch.controller.job import NodeStatus, Policy
+from elaunch.controller.job import NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_status
-from elaunch.controller.server import ControlServer
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_heartbeat, pack_status
+from elaunch.controller.server import OPTIONS, ControlServer
+from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Leader, encode
+from elaunch.rendezvous.records import Leader, Phase, encode
+from elaunch.rendezvous.tls import NAME, Tls
 from tests.etcd.memory_store import MemoryStore
+from tests.etcd.servers import make_certificates
 
 KEYS = JobKeys("job")
 TOKEN = "t" * 32
@@ -110,6 +117,23 @@ def test_a_status_of_a_node_whose_lease_has_ended_is_refused_and_counted() -> No
         await until(lambda: "n1" not in world.term.job.nodes)
         assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.FAILED_PRECONDITION
         assert world.refused == {"stale node": 1}
+
+    in_world(test)
+
+
+def test_a_heartbeat_of_an_older_generation_is_counted() -> None:
+    async def test(world: World) -> None:
+        now = world.term.epoch
+        for number in (2, 3, 4):
+            await world.store.put(KEYS.node(f"n{number}"), encode(make_node(number)))
+        await asyncio.gather(*(world.send(status(f"n{n}", now, store_port=n)) for n in (1, 2, 3, 4)))
+        await until(lambda: world.term.job.phase is Phase.STARTING)
+        running = {"generation": 1, "phase": RunPhase.RUNNING}
+        await asyncio.gather(*(world.send(status(f"n{n}", now, **running)) for n in (1, 2, 3, 4)))
+        await until(lambda: world.term.job.phase is Phase.RUNNING)
+        beats = [pack_heartbeat(Heartbeat("n1", generation, 1.0), now) for generation in (0, 1, 2)]
+        await world.send(status(epoch=now, **running), *(beat.SerializeToString() for beat in beats))
+        assert world.refused == {"stale heartbeat": 2}
 
     in_world(test)
 
@@ -198,7 +222,7 @@ def test_an_oversized_message_ends_its_own_stream() -> None:
 
 
 def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "_connections", lambda: 8)
+    monkeypatch.setattr(server_module, "_room", lambda _: 8)
 
     async def stranger(port: int) -> tuple[bool, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -229,3 +253,62 @@ def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest
         await asyncio.gather(inside, return_exceptions=True)
 
     in_world(test)
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = {"grpc.server_handshake_timeout_ms": 200, "grpc.max_connection_idle_ms": 400}
+    monkeypatch.setattr(server_module, "OPTIONS", [(name, short.get(name, value)) for name, value in OPTIONS])
+    preface, settings = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0\0\0\4\0\0\0\0\0"
+
+    async def test(world: World) -> None:
+        for said in (b"", preface[:7], preface, preface + settings):
+            reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+            writer.write(said)
+            with suppress(ConnectionError):
+                while await asyncio.wait_for(reader.read(1000), 20):
+                    pass
+            writer.close()
+
+    in_world(test)
+
+
+def test_there_is_room_for_the_streams_of_a_large_job() -> None:
+    text = """
+import resource
+from elaunch.controller.server import _room
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+soft = lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+print(_room(16), soft(), _room(4000), soft())
+"""
+    script = [sys.executable, "-c", text]
+    told = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    assert told[:2] == ["768", "1024"], "a small job leaves the limit as it is"
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert most < 8512 or told[2:] == ["6384", "8512"]
+
+
+def test_a_renewed_certificate_counts_from_the_next_connection_on(tmp_path: Path) -> None:
+    old, new = make_certificates(tmp_path / "old", NAME), make_certificates(tmp_path / "new", NAME)
+    files = {"cert.pem": new.cert, "key.pem": new.key, "ca.pem": new.ca}
+    ours = Tls(old.cert, old.key, old.ca)
+
+    async def reach(port: int, tls: Tls) -> grpc.StatusCode:
+        async with open_channel(f"127.0.0.1:{port}", Security(tls)) as channel:
+            call: Any = channel.stream_stream(METHOD)(timeout=10)
+            with suppress(grpc.aio.AioRpcError):
+                await call.read()
+            return await call.code()
+
+    async def run() -> None:
+        server = ControlServer("job", Security(ours))
+        port = await server.start("127.0.0.1")
+        after = Tls(new.cert, new.key, new.ca)
+        assert await reach(port, ours) is grpc.StatusCode.FAILED_PRECONDITION, "let in; it does not lead"
+        assert await reach(port, after) is grpc.StatusCode.UNAVAILABLE
+        for name, path in files.items():
+            (tmp_path / "old" / name).write_bytes(path.read_bytes())
+        assert await reach(port, after) is grpc.StatusCode.FAILED_PRECONDITION
+        await server.stop()
+
+    asyncio.run(run())
