@@ -121,7 +121,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         options.max_restarts,
     )
     stack.push_async_callback(group.close)
-    server = ControlServer(options.job, options.security)
+    server = ControlServer(options.security)
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
