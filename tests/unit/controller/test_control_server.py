@@ -80,9 +80,9 @@ def in_world(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
         epoch = await store.put(KEYS.leader, b"n0")
         await store.put(KEYS.node("n1"), encode(make_node(1)))
         term = Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(2, 4, 0), SystemClock(), "n0")
-        server = ControlServer("job")
+        server = ControlServer()
         port = await server.start("127.0.0.1")
-        server.serve(term, TOKEN)
+        server.serve("job", term, TOKEN)
         running = asyncio.create_task(term.run())
         try:
             await until(lambda: "n1" in term.job.nodes)
@@ -301,7 +301,7 @@ def test_a_renewed_certificate_counts_from_the_next_connection_on(tmp_path: Path
             return await call.code()
 
     async def run() -> None:
-        server = ControlServer("job", Security(ours))
+        server = ControlServer(Security(ours))
         port = await server.start("127.0.0.1")
         after = Tls(new.cert, new.key, new.ca)
         assert await reach(port, ours) is grpc.StatusCode.FAILED_PRECONDITION, "let in; it does not lead"
