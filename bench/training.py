@@ -46,22 +46,35 @@ def python() -> Callable[[], None]:
     return step
 
 
+def asleep(block: int) -> bool:
+    """By turns, in the order on, off, off, on, so that a drift of the machine cancels out."""
+    return block % 4 in (1, 2)
+
+
+def thread_seconds() -> float:
+    """The CPU time of elaunch's thread."""
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text() == "elaunch\n":
+            return int((task / "schedstat").read_text().split()[0]) / 1e9
+    raise RuntimeError("elaunch has no thread in this rank")
+
+
 def blocks(step: Callable[[], None], count: int, steps: int) -> list[list[float]]:
-    """The seconds of each step; in every other block, from the second on, the thread is asleep."""
+    """The seconds of each step, in blocks."""
     watch = progress._watch
     assert watch is not None, "this rank has no page"
     for _ in range(WARM_UP):
         step()
     found = []
     for number in range(count):
-        if number % 2:
+        if asleep(number):
             watch.looking.acquire()  # where the thread waits without ever waking up
         times = []
         for _ in range(steps):
             began = time.perf_counter()
             step()
             times.append(time.perf_counter() - began)
-        if number % 2:
+        if asleep(number):
             watch.looking.release()
         found.append(times)
     return found
@@ -71,7 +84,12 @@ def main() -> None:
     count, steps, out = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     torch.manual_seed(0)
     dist.init_process_group("gloo")
-    found = {"ddp": blocks(ddp(), count, steps), "python": blocks(python(), count, steps)}
+    found = {}
+    for name, kind in (("ddp", ddp), ("python", python)):
+        began = thread_seconds()
+        times = blocks(kind(), count, steps)
+        awake = sum(sum(block) for number, block in enumerate(times) if not asleep(number))
+        found[name] = {"blocks": times, "share": (thread_seconds() - began) / awake}
     beside = out / f"{dist.get_rank()}.new"
     beside.write_text(json.dumps(found))
     beside.rename(out / f"{dist.get_rank()}.json")
