@@ -67,7 +67,7 @@ class SimulatedAgent:
 async def join(endpoint: str, job: str, total: int, count: int) -> dict[str, object]:
     """``count`` agents of a job of ``total`` join from this process; when the first did, when the last had its plan."""
     store = EtcdStore([endpoint], deadline=60.0, call_timeout=20.0)
-    server = ControlServer(job)
+    server = ControlServer()
     control = f"127.0.0.1:{await server.start('127.0.0.1')}"
     await store.check()
     print("ready", flush=True)

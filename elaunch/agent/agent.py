@@ -23,6 +23,7 @@ from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
 from elaunch.clock import SystemClock
+from elaunch.controller.agreement import policy_values
 from elaunch.controller.commands import Command, End, Leave, Request, Signal, Stacks
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
@@ -62,21 +63,7 @@ class Agent:
             store=parts.backend.store,
             keys=JobKeys(options.job),
             spec=spec_of(options),
-            policy=Policy(
-                options.min_nodes,
-                options.max_nodes,
-                options.max_restarts,
-                conf.join_timeout,
-                conf.last_call_timeout,
-                on_failure=options.recovery.on_failure,
-                restart_window=options.recovery.restart_window,
-                hang_timeout=options.recovery.hang_timeout,
-                hang_floor=options.recovery.hang_floor,
-                straggler_factor=options.recovery.straggler_factor,
-                fixed_world=options.recovery.fixed_world,
-                spares=options.recovery.spares,
-                crash_loop=options.recovery.crash_loop,
-            ),
+            policy=policy_from(options),
             clock=SystemClock(),
             status=parts.board,
             server=parts.server,
@@ -209,4 +196,25 @@ def spec_of(options: LaunchOptions) -> Spec:
         max_restarts=options.max_restarts,
         roles={options.role: {"nproc": options.slots, "program": program}},
         security=options.security.words,
+        policy=policy_values(policy_from(options)),
+    )
+
+
+def policy_from(options: LaunchOptions) -> Policy:
+    """What this node does by, should it lead."""
+    conf, recovery = options.conf, options.recovery
+    return Policy(
+        options.min_nodes,
+        options.max_nodes,
+        options.max_restarts,
+        conf.join_timeout,
+        conf.last_call_timeout,
+        on_failure=recovery.on_failure,
+        restart_window=recovery.restart_window,
+        hang_timeout=recovery.hang_timeout,
+        hang_floor=recovery.hang_floor,
+        straggler_factor=recovery.straggler_factor,
+        fixed_world=recovery.fixed_world,
+        spares=recovery.spares,
+        crash_loop=recovery.crash_loop,
     )

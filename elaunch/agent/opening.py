@@ -123,7 +123,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         options.max_restarts,
     )
     stack.push_async_callback(group.close)
-    server = ControlServer(options.job, options.security, options.max_nodes)
+    server = ControlServer(options.security, options.max_nodes)
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)

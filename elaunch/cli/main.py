@@ -74,5 +74,12 @@ def operate(arguments: Sequence[str]) -> int:
     return command(arguments, os.environ)
 
 
-COMMANDS: dict[str, Command] = dict.fromkeys(OPERATOR_COMMANDS, operate)
+def lead(arguments: Sequence[str]) -> int:
+    """A controller of many jobs."""
+    from elaunch.cli.controller import run
+
+    return run(arguments)
+
+
+COMMANDS: dict[str, Command] = {**dict.fromkeys(OPERATOR_COMMANDS, operate), "controller": lead}
 """What may stand in the script's place. A script of that name is run as ``./name``."""

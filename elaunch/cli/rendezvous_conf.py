@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +31,8 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _ttl(text: str) -> int:
+def parse_ttl(text: str) -> int:
+    """A lease's time. Raises ValueError."""
     if not text.isdecimal() or not 2 <= int(text) <= _LONGEST_TTL:
         raise ValueError(f"expected whole seconds, 2 or more, {_LONGEST_TTL} at most")
     return int(text)
@@ -70,7 +71,7 @@ _TIMES: dict[str, Callable[[str], Any]] = {
     "keep_alive_max_attempt": _count,
     "read_timeout": _seconds,
     "timeout": _seconds,
-    "lease_ttl": _ttl,
+    "lease_ttl": parse_ttl,
     "etcd_timeout": _seconds,
     "is_host": boolean,
     "store_type": _store_type,
@@ -100,12 +101,7 @@ def parse_pairs(text: str) -> dict[str, str]:
 
 def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, int | None]:
     """The settings in ``text``, and static's ``rank`` where it was given. Raises ValueError or UsageError."""
-    if re.search(r"(^|,)\s*password\s*=", text):  # no error may show the value
-        raise UsageError(
-            "--rdzv-conf: a password does not belong on the command line: "
-            f"set {PASSWORD_VARIABLE}, or password_file=PATH"
-        )
-    pairs = parse_pairs(text)
+    pairs = _pairs_without_password(text)
     values = {key: _value(key, value, alone=len(pairs) == 1) for key, value in pairs.items()}
     rank = values.pop("rank", None)
     access = _access({key: values.pop(key) for key in _ACCESS if key in values}, environ)
@@ -116,9 +112,26 @@ def parse_conf(text: str, environ: Mapping[str, str]) -> tuple[RendezvousConf, i
     return conf, rank
 
 
+def parse_access(text: str, environ: Mapping[str, str]) -> EtcdAccess:
+    """Only how to speak to etcd. Raises ValueError or UsageError."""
+    pairs = _pairs_without_password(text)
+    if strange := sorted(pairs.keys() - _ACCESS.keys()):
+        raise ValueError(_unknown(strange[0], _ACCESS))
+    return _access({key: _value(key, value, alone=len(pairs) == 1) for key, value in pairs.items()}, environ)
+
+
+def _pairs_without_password(text: str) -> dict[str, str]:
+    if re.search(r"(^|,)\s*password\s*=", text):  # no error may show the value
+        raise UsageError(
+            "--rdzv-conf: a password does not belong on the command line: "
+            f"set {PASSWORD_VARIABLE}, or password_file=PATH"
+        )
+    return parse_pairs(text)
+
+
 def _value(key: str, text: str, *, alone: bool) -> Any:
     if key not in _KEYS:
-        raise ValueError(_unknown(key))
+        raise ValueError(_unknown(key, _KEYS))
     try:
         return _KEYS[key](text)
     except ValueError as error:
@@ -127,10 +140,10 @@ def _value(key: str, text: str, *, alone: bool) -> Any:
         raise ValueError(f"{key}={text}: {error}") from None
 
 
-def _unknown(key: str) -> str:
+def _unknown(key: str, keys: Collection[str]) -> str:
     from elaunch.cli.spelling import suggestion
 
-    known = sorted({*_KEYS, *_ALIASES})
+    known = sorted({*keys, *(alias for alias, name in _ALIASES.items() if name in keys)})
     near = suggestion(key, known)
     return f"unknown key {key!r}; {near + ' ' if near else ''}the keys are {', '.join(known)}"
 

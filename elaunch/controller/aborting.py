@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from elaunch.controller.job import Job
 from elaunch.controller.restarting import reckon
-from elaunch.controller.roster import all_succeeded, leaving_reason, member_views, unattached
+from elaunch.controller.roster import all_members, all_succeeded, leaving_reason, unattached
 from elaunch.controller.transitions import succeed
 from elaunch.errors import StartError
 from elaunch.rendezvous.records import Phase, Reason
@@ -16,7 +16,10 @@ EXIT_START_FAILED = StartError.exit_code
 
 def finish_abort(job: Job, now: float) -> Job:
     """All that could still run of the generation is gone when each member has said so, or lost its lease."""
-    if job.uncommitted or not all(v.at_rest(job.generation) for v in member_views(job)):
+    if job.uncommitted:
+        return job
+    job, over = all_members(job, lambda node_id: _at_rest(job, node_id))
+    if not over:
         return job
     if job.verdict is not None:
         return replace(job, phase=job.verdict, since=now)
@@ -28,6 +31,12 @@ def finish_abort(job: Job, now: float) -> Job:
     if not job.ready and not unattached(job):
         return _last_node_gone(job, now)
     return replace(job, phase=Phase.WAITING, exit_code=0, since=now, last_call=None)
+
+
+def _at_rest(job: Job, node_id: str) -> bool:
+    """A member that has lost its lease is not there any more."""
+    view = job.nodes.get(node_id)
+    return view is None or view.at_rest(job.generation)
 
 
 def _last_node_gone(job: Job, now: float) -> Job:

@@ -76,6 +76,11 @@ class NodeView:
         status = self.status
         return status is not None and not status.leaving and not status.start_error and not self.barred
 
+    @property
+    def leaving(self) -> bool:
+        """Was asked to leave."""
+        return self.status is not None and self.status.leaving
+
     def at_rest(self, generation: int) -> bool:
         """Nothing of ``generation`` or an older one is alive here, and the node knows that it may not start it."""
         status = self.status
@@ -117,7 +122,8 @@ class Job:
     ``plan`` is the newest plan, committed or not (``uncommitted`` tells). ``charged`` says whether the restart that
     an abort leads to counts against the budget, ``evidence`` whether
     the ranks' stacks are taken before they are stopped, ``verdict`` what the job ends as when the abort is through.
-    ``ready`` counts the eligible nodes, so that a thousand joins need not look at a thousand nodes each.
+    ``ready`` counts the eligible nodes and ``leaving`` those that were asked to leave, so that a thousand messages need
+    not look at a thousand nodes each; ``passed`` is for the same (see roster.all_members).
     ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
     that the job began with, 0 before it has. ``step`` is the highest that a program has told, -1 for none;
     ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
@@ -157,6 +163,8 @@ class Job:
     scaled: bool = False
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
+    leaving: int = 0
+    passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -187,10 +195,13 @@ class Job:
         )
 
     def with_node(self, view: NodeView) -> Job:
-        old = self.nodes.get(view.node.node_id)
+        node_id = view.node.node_id
+        old = self.nodes.get(node_id)
         ready = self.ready + view.eligible - (old is not None and old.eligible)
-        return replace(self, nodes={**self.nodes, view.node.node_id: view}, ready=ready)
+        leaving = self.leaving + view.leaving - (old is not None and old.leaving)
+        return replace(self, nodes={**self.nodes, node_id: view}, ready=ready, leaving=leaving)
 
     def without_node(self, node_id: str) -> Job:
-        ready = self.ready - self.nodes[node_id].eligible
-        return replace(self, nodes={k: v for k, v in self.nodes.items() if k != node_id}, ready=ready)
+        old = self.nodes[node_id]
+        nodes = {k: v for k, v in self.nodes.items() if k != node_id}
+        return replace(self, nodes=nodes, ready=self.ready - old.eligible, leaving=self.leaving - old.leaving)

@@ -7,7 +7,8 @@ cannot write; a plan is committed before anyone hears of it, a final state befor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -38,7 +39,7 @@ from elaunch.controller.state import (
 )
 from elaunch.controller.streams import Outbox
 from elaunch.controller.vigil import Vigil
-from elaunch.errors import CompactedError
+from elaunch.errors import CompactedError, LeaseLostError
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.journal import Operation, Standing
@@ -49,17 +50,34 @@ from elaunch.rendezvous.store import Change, KeyValue, Store
 RETELL = 1.0  # seconds between two tellings of what a job waits for
 NOT_LEADING = "this agent does not lead any more"
 COMMANDS_AT_ONCE = 20  # operators' commands that one transaction answers
+_QUIET = (Phase.WAITING, Phase.RUNNING)
+
+
+def _for_ever() -> float:
+    return math.inf
 
 
 class Term:
     """Leads one job from election to deposition or the end of the job.
 
-    ``run`` returns when the job has ended and every other node has left, and raises DeposedError when somebody
-    else leads, or EtcdLostError.
+    ``run`` returns when the job has ended and every other node has left, or at the quiet moment that ``retire`` asks
+    for. It raises DeposedError when somebody else leads, LeaseLostError where that may be so, or EtcdLostError.
+
+    ``left`` tells the seconds for which the leader's lease can still be relied on: a leader that was frozen wakes up
+    with none, and then neither writes nor commands anything. ``node_id`` is that of the leader itself, where it is a
+    node of the job.
     """
 
     def __init__(
-        self, store: Store, keys: JobKeys, leadership: Leadership, policy: Policy, clock: Clock, node_id: str
+        self,
+        store: Store,
+        keys: JobKeys,
+        leadership: Leadership,
+        policy: Policy,
+        clock: Clock,
+        node_id: str,
+        *,
+        left: Callable[[], float] = _for_ever,
     ) -> None:
         self.epoch = leadership.epoch
         self.counters = Counters()  # the server that serves this term puts its own here, and its access
@@ -74,14 +92,17 @@ class Term:
         self._outboxes: dict[str, Outbox] = {}
         self._early: dict[str, NodeStatus] = {}
         self._lost: set[str] = set()
+        self._left = left
         self._ended = False
+        self._retiring = False
+        self._unheard_since: float | None = clock.monotonic()
         self._waiting = ""
         self._said: tuple[Phase, int, bool, str, Policy, tuple[Drain, ...]] | None = None
         self._heard: set[str] = set()
         self._heard_at: dict[str, float] = {}
         self._retell = 0.0
         self._vigil = Vigil(policy, clock.monotonic())
-        self._ledger = Ledger(store, keys, leadership.guard, clock)
+        self._ledger = Ledger(store, keys, leadership.guard, clock, self._assert_holds)
         self._log = structlog.get_logger().bind(job=keys.job)
 
     @property
@@ -107,16 +128,33 @@ class Term:
         """What is known of the ranks' progress, by rank."""
         return self._vigil.views
 
+    @property
+    def holds(self) -> bool:
+        """Whether this leader can be sure that no other one leads."""
+        return self._left() > 0
+
+    @property
+    def unheard_since(self) -> float | None:
+        """Since when (monotonic seconds) no node has had a stream to this leader; None while one has."""
+        return self._unheard_since
+
+    def retire(self) -> None:
+        """End the term where nothing is under way, for another to lead."""
+        self._retiring = True
+        self._events.put_nowait(Tick())
+
     async def run(self) -> None:
         running: list[asyncio.Task[None]] = []
         try:
-            revision = await self._load()
-            running.append(asyncio.create_task(self._watch(revision, set(self._job.nodes))))
-            running.append(asyncio.create_task(self._watch_commands(revision)))
+            nodes, commands = await self._load()
+            running.append(asyncio.create_task(self._watch(nodes, set(self._job.nodes))))
+            running.append(asyncio.create_task(self._watch_commands(commands)))
             watches = set(running)
             await self._follow_up()
-            while not self._over():
-                for event in await self._next_events(watches):
+            while not self._over() and not (self._retiring and self._quiet()):
+                events = await self._next_events(watches)
+                self._assert_holds()
+                for event in events:
                     self._step(event)
                 await self._follow_up()
         finally:
@@ -135,6 +173,7 @@ class Term:
         if old := self._outboxes.get(node_id):
             old.close("replaced by a newer stream of the same node")
         outbox = self._outboxes[node_id] = Outbox(node_id)
+        self._unheard_since = None
         if self._ended:  # admitted before the end: no other term would ever reach this stream
             outbox.close(NOT_LEADING)
         elif node_id in self._lost:
@@ -151,6 +190,8 @@ class Term:
         if self._outboxes.get(outbox.node_id) is outbox:
             del self._outboxes[outbox.node_id]
             self._early.pop(outbox.node_id, None)  # its next stream tells it again
+        if not self._outboxes and self._unheard_since is None:
+            self._unheard_since = self.now
 
     def receive(self, status: NodeStatus) -> None:
         """A node's status. One whose key is not seen yet is kept until it is; one whose lease ended is refused."""
@@ -281,24 +322,38 @@ class Term:
         """The job is over, and etcd does not say so yet: nobody is to hear of it."""
         return self._job.phase.final and not self._ledger.ends(self._job)
 
+    def _quiet(self) -> bool:
+        """Nothing is under way that the next leader would have to find out."""
+        job = self._job
+        return job.phase in _QUIET and not job.uncommitted and not self._ledger.owes(job) and self._ledger.ends(job)
+
+    def _assert_holds(self) -> None:
+        """A leader whose lease may be over is not to act, though it has not heard of another one yet."""
+        if not self.holds:
+            raise LeaseLostError("the leader's lease was not renewed in time: another may lead")
+
     def _over(self) -> bool:
         return self._job.phase.final and not (self._job.nodes.keys() - {self._node_id})
 
     # --- etcd ---------------------------------------------------------------------------------------------------
 
-    async def _load(self) -> int:
-        """The job as it stands in etcd; the revision of the snapshot.
+    async def _load(self) -> tuple[int, int]:
+        """The job as it stands in etcd; the revisions as of which its nodes and its commands were read.
 
-        The commit before it shuts out what an earlier term of this same leader may still have under way.
+        The commit before it shuts out what an earlier term of this same leader may still have under way. Nobody else
+        writes state, plans and events: nothing comes between these reads. Of the plans, which are large, only the last
+        is read.
         """
         await self._ledger.fence()
-        snapshot = await self._store.list(self._keys.prefix)
-        by_key = {kv.key: kv for kv in snapshot.items}
-        state = decode(State, by_key[self._keys.state].value) if self._keys.state in by_key else None
-        plans = [kv for kv in snapshot.items if kv.key.startswith(self._keys.plans)]
-        plan = decode(Plan, plans[-1].value) if plans else None
-        nodes = [_node(kv) for kv in snapshot.items if kv.key.startswith(self._keys.nodes)]
-        commands = self._ledger.load(state, snapshot.items)
+        stated = await self._store.get(self._keys.state)
+        state = decode(State, stated.value) if stated else None
+        planned = await self._store.get(self._keys.plan(state.generation)) if state else None
+        plan = decode(Plan, planned.value) if planned else None
+        history = await self._store.list(self._keys.events, keys_only=True)
+        asked = await self._store.list(self._keys.commands)
+        present = await self._store.list(self._keys.nodes)
+        nodes = [_node(kv) for kv in present.items]
+        commands = self._ledger.load(state, (*history.items, *asked.items))
         accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED and self._is_sealed(o))
         self._job = resume(self._policy, state, plan, nodes, self.now, accepted, self._clock.wall() - self.now)
         self._step(Tick())
@@ -311,7 +366,7 @@ class Term:
         for node_id in list(self._early):
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
-        return snapshot.revision
+        return present.revision, asked.revision
 
     async def _watch(self, revision: int, told: set[str]) -> None:
         """Every change of a node's key becomes an event; a gap in the history is closed by listing again.

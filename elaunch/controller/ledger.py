@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from elaunch.clock import Clock
 from elaunch.controller.history import Entry, merged
@@ -25,11 +25,15 @@ _LINE = 4000  # characters of one line of history
 class Ledger:
     """One term's writes, one after the other. What it has written is known, so that nothing is written twice."""
 
-    def __init__(self, store: Store, keys: JobKeys, guard: Compare, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, keys: JobKeys, guard: Compare, clock: Clock, check: Callable[[], None] = lambda: None
+    ) -> None:
+        """``check`` raises where the leader may not write any more, though etcd might still let it."""
         self.writing: asyncio.Task[None] | None = None
         self._keys = keys
         self._guard = guard
         self._clock = clock
+        self._check = check
         self._committer = Committer(store, keys.commit)
         self._state: State | None = None
         self._standings: dict[str, Standing] = {}
@@ -85,7 +89,7 @@ class Ledger:
 
     async def fence(self) -> None:
         """Shut out what an earlier term of this same leader may still have under way."""
-        await self._committer.commit([self._guard], [])
+        await self._commit([self._guard], [])
 
     async def settle(self) -> None:
         """Wait for the write that goes on."""
@@ -101,14 +105,18 @@ class Ledger:
         ops += [Put(self._keys.command(operation.id), encode(operation)) for operation in operations]
         ops += [Delete(self._keys.command(old)) for old in self._surplus(over)]
         ops += [Put(self._keys.state, encode(state)), *self._lines()]
-        await self._committer.commit(guards, ops)
+        await self._commit(guards, ops)
         self._state = state
         self._standings.update({operation.id: operation.standing for operation in operations})
         return frozenset(operation.id for operation in operations)
 
     async def _put(self, state: State) -> None:
-        await self._committer.commit([self._guard], [Put(self._keys.state, encode(state)), *self._lines()])
+        await self._commit([self._guard], [Put(self._keys.state, encode(state)), *self._lines()])
         self._state = state
+
+    async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
+        self._check()
+        await self._committer.commit(guards, ops)
 
     def _unwritten(self, job: Job) -> list[Operation]:
         return [o for o in job.operations if self._standings.get(o.id) is not o.standing]

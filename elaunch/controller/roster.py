@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from elaunch.controller.job import Job, NodeView
 
@@ -21,7 +22,23 @@ def member_views(job: Job) -> list[NodeView]:
 
 
 def all_succeeded(job: Job) -> bool:
-    return bool(job.members) and all(m.node_id in job.succeeded for m in job.members)
+    count = len(job.members)
+    return 0 < count <= len(job.succeeded) and all(m.node_id in job.succeeded for m in job.members)
+
+
+def all_members(job: Job, done: Callable[[str], bool]) -> tuple[Job, bool]:
+    """Whether every member is done with what the present phase waits for, and the job that remembers which are.
+
+    Whoever is done stays so until the phase or the generation changes: members that were found so, from the first on,
+    are not looked at again.
+    """
+    phase, generation, count = job.passed
+    if (phase, generation) != (job.phase, job.generation):
+        count = 0
+    while count < len(job.members) and done(job.members[count].node_id):
+        count += 1
+    passed = (job.phase, job.generation, count)
+    return job if passed == job.passed else replace(job, passed=passed), count == len(job.members)
 
 
 def leaving_reason(view: NodeView) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.job import Job, NodeView, RunPhase
-from elaunch.controller.roster import all_succeeded, eligible, leaving_reason, member_views, names
+from elaunch.controller.roster import all_members, all_succeeded, eligible, leaving_reason, member_views, names
 from elaunch.controller.transitions import abort, end, succeed
 from elaunch.rendezvous.records import Phase, Reason
 
@@ -14,11 +14,12 @@ def follow(job: Job, now: float) -> Job:
     """A generation that starts or runs: has it started, ended well, or does the world change?"""
     if all_succeeded(job):
         return succeed(job, now)
-    leaving = [v for v in member_views(job) if v.status and v.status.leaving]
+    leaving = [view for view in member_views(job) if view.leaving] if job.leaving else []
     if leaving:
         return _shrink(job, leaving[0], now)
-    if job.phase is Phase.STARTING and all(_is_up(job, m.node_id) for m in job.members):
-        job = replace(job, phase=Phase.RUNNING, since=now, ran_since=now)
+    if job.phase is Phase.STARTING:
+        job, up = all_members(job, lambda node_id: _is_up(job, node_id))
+        job = replace(job, phase=Phase.RUNNING, since=now, ran_since=now) if up else job
     return _grow(job, now)
 
 
@@ -42,11 +43,16 @@ def _shrink(job: Job, view: NodeView, now: float) -> Job:
     return end(job, now, Phase.STOPPED, Reason("stopped", text), status.leaving_exit_code)
 
 
+def _not_in(job: Job) -> list[NodeView]:
+    members = {m.node_id for m in job.members}
+    return [view for view in eligible(job) if view.node.node_id not in members]
+
+
 def _grow(job: Job, now: float) -> Job:
     """A node that came late is taken in once no more follow, unless the job is full or about to end."""
-    members = {m.node_id for m in job.members}
-    waiting = [v for v in eligible(job) if v.node.node_id not in members]
-    if not waiting or len(members) >= job.policy.max_nodes or job.succeeded:
+    count = len(job.members)
+    full = count >= job.policy.max_nodes or len(job.nodes) <= count  # the members are here, or some have succeeded
+    if full or job.succeeded or not (waiting := _not_in(job)):
         return replace(job, grow_at=None) if job.grow_at is not None else job
     growths = job.growths if job.grown_at is not None and now - job.grown_at < job.policy.calm else 0
     if job.grow_at is None:

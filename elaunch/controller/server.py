@@ -1,9 +1,10 @@
-"""The control server of an agent: it serves the streams while the agent leads, and refuses them while it does not."""
+"""The control server of a process that may lead: it serves the streams of the jobs that it leads, no others."""
 
 from __future__ import annotations
 
 import asyncio
 import resource
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -14,7 +15,7 @@ from elaunch.controller.access import OPEN, Access, Role, Security
 from elaunch.controller.admission import admit
 from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import server_credentials
-from elaunch.controller.leader import Term
+from elaunch.controller.leader import NOT_LEADING, Term
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_agent
 from elaunch.controller.operator_server import operator_handler
 from elaunch.controller.streams import Outbox
@@ -24,7 +25,7 @@ from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.waiting import within
 
 FIRST_MESSAGE_WITHIN = 10.0
-NOT_LEADING = "this agent does not lead"
+ELSEWHERE = "no leader of this job is here"
 _MOST_CONNECTIONS = 100_000
 _OWN_FILES = 512  # that an agent may need besides its connections
 OPTIONS = [
@@ -45,16 +46,22 @@ _EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]  # the stubs do not know 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class ControlServer:
-    """Listens from the agent's start on, so that its address is known before it can be elected."""
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A term of this process, and whom it lets in."""
 
-    def __init__(self, job: str, security: Security = OPEN, nodes: int = 1) -> None:
+    term: Term
+    access: Access
+
+
+class ControlServer:
+    """Listens from the process's start on, so that its address is known before it can be elected."""
+
+    def __init__(self, security: Security = OPEN, nodes: int = 1) -> None:
         """``nodes`` is how many streams there may be; this process may open as many files from now on, if it can."""
         self.counters = Counters()
-        self._job = job
-        self._security = security
-        self._access = Access()
-        self._term: Term | None = None
+        self.security = security
+        self._served: dict[str, Served] = {}
         self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", _room(nodes))])
         service, method = METHOD.removeprefix("/").split("/")
         handler = grpc.stream_stream_rpc_method_handler(
@@ -64,28 +71,28 @@ class ControlServer:
         streams = grpc.method_handlers_generic_handler(service, {method: handler})
         self._server.add_generic_rpc_handlers((streams, operator_handler(self._admit)))
 
-    async def start(self, host: str) -> int:
-        """Listen on ``host``, an address, and a free port; the port. Raises StartError, UsageError."""
-        address = f"[{host}]:0" if ":" in host else f"{host}:0"
-        tls = self._security.tls
+    async def start(self, host: str, port: int = 0) -> int:
+        """Listen on ``host``, an address, and ``port``, 0 for a free one; the port. Raises StartError, UsageError."""
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        tls = self.security.tls
         try:
             if tls is None:
-                port = self._server.add_insecure_port(address)
+                bound = self._server.add_insecure_port(address)
             else:
-                port = self._server.add_secure_port(address, server_credentials(tls))
+                bound = self._server.add_secure_port(address, server_credentials(tls))
         except RuntimeError:
             raise StartError(f"cannot listen on {address} for the other nodes") from None
         await self._server.start()
-        return port
+        return bound
 
-    def serve(self, term: Term, token: str) -> None:
-        """Answer streams on behalf of ``term``, whose record in etcd publishes ``token``."""
-        self._term, self._access = term, self._security.access.in_term(token)
-        term.counters, term.access = self.counters, self._security.access
+    def serve(self, job: str, term: Term, token: str) -> None:
+        """Answer the streams of ``job`` on behalf of ``term``, whose record in etcd publishes ``token``."""
+        self._served[job_mark(job)] = Served(term, self.security.access.in_term(token))
+        term.counters, term.access = self.counters, self.security.access
 
-    def pause(self) -> None:
-        """Refuse streams: this agent does not lead."""
-        self._term, self._access = None, Access()
+    def pause(self, job: str) -> None:
+        """Refuse the streams of ``job``: this process does not lead it."""
+        self._served.pop(job_mark(job), None)
 
     async def stop(self) -> None:
         await self._server.stop(grace=0.5)
@@ -110,6 +117,10 @@ class ControlServer:
         reader = asyncio.create_task(self._read(context, term, outbox))
         try:
             while (command := await outbox.next()) is not None:
+                if not term.holds:
+                    self.counters.refuse("command of a leader whose lease may be over", node=outbox.node_id)
+                    outbox.close(NOT_LEADING)
+                    break
                 await context.write(pack_command(command, term.epoch))
             if outbox.closed:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, outbox.closed)
@@ -120,16 +131,17 @@ class ControlServer:
 
     async def _admit(self, context: Context, needs: Role = Role.AGENT) -> Term:
         """The term that this call belongs to; one that belongs to none is refused."""
-        if self._term is None:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_LEADING)
-        await admit(context, self._access, needs, self.counters)
-        metadata = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
-        if metadata.get("elaunch-job") != job_mark(self._job):
+        mark = _job_asked_for(context)
+        served = self._served.get(mark)
+        if served is None and self._served:
             self.counters.refuse("another job", peer=context.peer())
-            await context.abort(grpc.StatusCode.NOT_FOUND, "this agent leads another job")
-        if self._term is None:  # it went while the token was looked at
+            await context.abort(grpc.StatusCode.NOT_FOUND, ELSEWHERE)
+        if served is None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_LEADING)
-        return self._term
+        await admit(context, served.access, needs, self.counters)
+        if self._served.get(mark) is not served:  # it went while the token was looked at
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, ELSEWHERE)
+        return served.term
 
     async def _read(self, context: Context, term: Term, outbox: Outbox) -> None:
         """Statuses until the stream ends; then the writer is told to end too."""
@@ -156,6 +168,13 @@ class ControlServer:
                 term.receive(content)
         else:
             self.counters.refuse("stale epoch", node=node_id, epoch=message.leader_epoch, leader_epoch=term.epoch)
+
+
+def _job_asked_for(context: Context) -> str:
+    for key, value in context.invocation_metadata() or ():
+        if key == "elaunch-job" and isinstance(value, str):
+            return value
+    return ""
 
 
 def _said(raw: Any) -> pb.AgentMessage | None:

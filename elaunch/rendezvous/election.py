@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
-from elaunch.errors import AmbiguousError, CompactedError
+from elaunch.errors import AmbiguousError, CompactedError, EtcdLostError, EtcdRefusedError
 from elaunch.rendezvous.fence import Fence
 from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Leader, decode, encode
-from elaunch.rendezvous.store import Compare, Field, KeyValue, Put, Store, absent
+from elaunch.rendezvous.store import Compare, Delete, Field, KeyValue, Put, Store, absent
+
+_TRY_AGAIN = 0.5  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +39,50 @@ class Leadership:
         return Fence(self.guard)
 
 
+async def claim(store: Store, key: str, record: Leader, lease: int) -> int:
+    """Create the leader key of a job on ``lease``; its create revision, or 0 if another was faster.
+
+    ``record.token`` must be unique to this call. Raises LeaseLostError if the lease is gone.
+    """
+    while True:
+        try:
+            result = await store.txn([absent(key)], [Put(key, encode(record), lease)])
+            if result.succeeded:
+                return result.revision
+        except AmbiguousError:
+            pass  # create-only and with a token: reading it tells, and trying again does no harm
+        now = await store.get(key)
+        if now is not None:
+            return now.create_revision if _leader(now).token == record.token else 0
+
+
+async def resign(store: Store, leadership: Leadership, lease: Lease) -> None:
+    """Give a leadership back, for as long as its lease would hold it. Nothing happens where another leads by now."""
+    while lease.left > 0:
+        try:
+            await store.txn([leadership.guard], [Delete(leadership.key)])
+            return
+        except (AmbiguousError, EtcdLostError, EtcdRefusedError):  # guarded: to try again does no harm
+            await asyncio.sleep(_TRY_AGAIN)
+
+
 class Election:
     """One agent's view of a job's leader: it may run for it and look on, over a single watch."""
 
-    def __init__(self, store: Store, keys: JobKeys, lease_id: int, *, spread: float = 0.0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        keys: JobKeys,
+        lease_id: int,
+        *,
+        spread: float = 0.0,
+        leave_to: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """``leave_to`` waits while others are to have the lead: no claim is made before it returns."""
         self._store = store
         self._spread = spread
+        self._leave_to = leave_to
+        self._led = asyncio.Event()
         self._key = keys.leader
         self._lease = lease_id
         self._seen: KeyValue | None = None
@@ -61,23 +103,28 @@ class Election:
                     return Leadership(self._key, seen.create_revision)
                 if seen is None and not at_once:
                     await asyncio.sleep(random.uniform(0.0, self._spread))
-                if seen is None and self._seen is None and (won := await self._claim(record)) is not None:
-                    return Leadership(self._key, won)
                 at_once = False
+                if seen is None and self._seen is None:
+                    await self._let_others()
+                if seen is None and self._seen is None:
+                    won = await claim(self._store, self._key, record, self._lease)
+                    if won:
+                        return Leadership(self._key, won)
         raise AssertionError("views never end")
 
-    async def _claim(self, record: Leader) -> int | None:
-        """Create the key; its create revision, or None if another was faster."""
-        while True:
-            try:
-                result = await self._store.txn([absent(self._key)], [Put(self._key, encode(record), self._lease)])
-                if result.succeeded:
-                    return result.revision
-            except AmbiguousError:
-                pass  # create-only and with a token: reading it tells, and trying again does no harm
-            now = await self._store.get(self._key)
-            if now is not None:
-                return now.create_revision if _leader(now).token == record.token else None
+    async def _let_others(self) -> None:
+        """Wait until others need not have the lead any more, or one has it."""
+        if self._leave_to is None:
+            return
+        free, led = asyncio.create_task(self._leave_to()), asyncio.create_task(self._led.wait())
+        try:
+            await asyncio.wait({free, led}, return_when=asyncio.FIRST_COMPLETED)
+            if free.done():
+                free.result()
+        finally:
+            for task in (free, led):
+                task.cancel()
+            await asyncio.gather(free, led, return_exceptions=True)
 
     async def observe(self) -> AsyncGenerator[tuple[int, Leader] | None, None]:
         """The present leader as (epoch, record), or None, and every change of it."""
@@ -112,6 +159,10 @@ class Election:
 
     def _tell(self, seen: KeyValue | None) -> None:
         self._seen, self._known = seen, True
+        if seen is None:
+            self._led.clear()
+        else:
+            self._led.set()
         for inbox in self._inboxes:
             inbox.put_nowait(seen)
 

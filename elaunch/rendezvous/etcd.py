@@ -75,9 +75,9 @@ class EtcdStore:
         answer = await self._transport.call(RANGE, pb.RangeRequest(key=key.encode()))
         return _key_value(answer.kvs[0]) if answer.kvs else None
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Snapshot:
         key, end = prefix_range(prefix)
-        answer = await self._transport.call(RANGE, pb.RangeRequest(key=key, range_end=end))
+        answer = await self._transport.call(RANGE, pb.RangeRequest(key=key, range_end=end, keys_only=keys_only))
         return Snapshot(answer.header.revision, tuple(_key_value(kv) for kv in answer.kvs))
 
     async def children(self, prefix: str) -> tuple[str, ...]:

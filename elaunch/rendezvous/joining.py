@@ -67,15 +67,18 @@ async def _try(store: Store, compares: list[Compare], ops: list[Op]) -> bool:
 async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: Node) -> bytes:
     """The spec that holds for both, encoded."""
     differences = _differences(theirs, ours, node.role)
-    if not differences:
-        return encode(replace(theirs, roles={**theirs.roles, **ours.roles}))
-    if not (await store.list(keys.nodes)).items:
+    both = encode(replace(theirs, roles={**theirs.roles, **ours.roles}))
+    if not differences and theirs.policy == ours.policy:
+        return both
+    if not (await store.list(keys.nodes, keys_only=True)).items:
         return encode(ours)
     if _launcher(theirs) != _launcher(ours):
         raise SpecMismatchError(
             f"rendezvous: job {keys.job!r} is run by {_launcher(theirs)}, and node {node.host} by {_launcher(ours)}: "
             "torchrun and elaunch agents cannot share a job; give one of them another --rdzv-id"
         )
+    if not differences:
+        return both  # a job's policy is its first node's
     shown = "; ".join(
         f"{_OPTION[name]} is {mine!r} here and {other!r} in the job" for name, (other, mine) in differences.items()
     )

@@ -73,3 +73,9 @@ class JobKeys:
 def job_of(key: str) -> str:
     """The job that a key below ``ROOT`` belongs to."""
     return unquote(key.removeprefix(ROOT).split("/", 1)[0])
+
+
+def split(key: str) -> tuple[str, str] | None:
+    """The job that ``key`` belongs to, and the key's name within it; None for a key of no job."""
+    name, slash, rest = key.removeprefix(ROOT).partition("/")
+    return (unquote(name), rest) if key.startswith(ROOT) and slash else None

@@ -43,7 +43,8 @@ class Spec:
     """What must be equal on all nodes of a job; the first agent writes it, create-only.
 
     ``roles`` maps each role to what its nodes must share: ``{"nproc": 4, "program": "train.py"}``. ``security`` says
-    in words how its servers are closed.
+    in words how its servers are closed. ``policy`` is what else a leader that is no node of the job needs to know: the
+    first node's options hold, and another's do not refuse it.
     """
 
     min_nodes: int
@@ -51,6 +52,7 @@ class Spec:
     max_restarts: int
     roles: dict[str, dict[str, Any]]
     security: str = ""
+    policy: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,18 @@ class Leader:
     node_id: str
     address: str
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A dedicated controller that is there to lead: its key is on a lease of ``lease_ttl`` seconds."""
+
+    controller_id: str
+    address: str
+    lease_ttl: int
+    host: str = ""
+    pid: int = 0
+    version: str = ""
 
 
 def encode(record: Any) -> bytes:

@@ -111,7 +111,9 @@ class Store(Protocol):
 
     async def get(self, key: str) -> KeyValue | None: ...
 
-    async def list(self, prefix: str) -> Snapshot: ...
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Snapshot:
+        """All keys under ``prefix``; with ``keys_only`` their values are empty."""
+        ...
 
     async def children(self, prefix: str) -> tuple[str, ...]:
         """The names that come next in the keys below ``prefix``, up to the next ``/``, each once and in key order."""

@@ -38,6 +38,14 @@ async def beside(tasks: Iterable[asyncio.Task[Any]], wanted: asyncio.Future[T]) 
     return wanted.result()
 
 
+async def cancelled(*tasks: asyncio.Future[Any] | None) -> None:
+    """Cancel ``tasks``, and return when all have ended; how they ended is nobody's concern any more."""
+    going = [task for task in tasks if task is not None]
+    for task in going:
+        task.cancel()
+    await asyncio.gather(*going, return_exceptions=True)
+
+
 def _retrieve(task: asyncio.Future[T]) -> None:
     """Nobody may be left to look at the outcome; that is no mistake."""
     if not task.cancelled():

@@ -84,11 +84,13 @@ class Job:
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     agents: list[Agent] = field(default_factory=list)
 
-    def agent(self, *options: str, program: Sequence[str] | None = None, **env: str) -> Agent:
-        """Start one more agent."""
+    def agent(
+        self, *options: str, program: Sequence[str] | None = None, where: Sequence[str] = (), **env: str
+    ) -> Agent:
+        """Start one more agent; ``where`` is a command that runs it somewhere (``ip netns exec NAME``)."""
         self.out.mkdir(parents=True, exist_ok=True)
         log = self.out / f"agent{len(self.agents)}.log"
-        argv = [sys.executable, "-m", "elaunch", *self.options, *options, *(program or self.program)]
+        argv = [*where, sys.executable, "-m", "elaunch", *self.options, *options, *(program or self.program)]
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         full = {**os.environ, "PYTHONPATH": path, "OUT": str(self.out), MARK: self.mark, **self.env, **env}
         with log.open("wb") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from elaunch.clock import Clock, SystemClock
 from elaunch.errors import CompactedError, LeaseLostError
@@ -27,9 +28,11 @@ class MemoryStore:
         self._expire()
         return self._keys.get(key)
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Snapshot:
         self._expire()
         items = tuple(self._keys[key] for key in sorted(self._keys) if key.startswith(prefix))
+        if keys_only:
+            items = tuple(replace(item, value=b"") for item in items)
         return Snapshot(self._revision, items)
 
     async def children(self, prefix: str) -> tuple[str, ...]:

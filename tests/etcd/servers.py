@@ -83,13 +83,13 @@ class Member:
         self.signal(signal.SIGCONT)
 
 
-def start_single(directory: Path) -> Member:
+def start_single(directory: Path, address: str = "127.0.0.1") -> Member:
     port = free_port()
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://{address}:{port}"
     member = Member(
         directory,
         "single",
-        f"127.0.0.1:{port}",
+        f"{address}:{port}",
         [
             *("--data-dir", "data", "--listen-client-urls", url, "--advertise-client-urls", url),
             *("--listen-peer-urls", "unix://peer:1", "--initial-advertise-peer-urls", "unix://peer:1"),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from elaunch.agent import membership as membership_module
+from elaunch.agent import leading as leading_module
 from elaunch.agent.membership import Membership, Site
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
@@ -73,7 +73,7 @@ class Ranks:
 async def membership(store: MemoryStore) -> tuple[Membership, ControlServer, Ranks]:
     board = StatusBoard()
     ranks = Ranks(board)
-    server = ControlServer("job")
+    server = ControlServer()
     port = await server.start("127.0.0.1")
     site = Site(
         store=store,
@@ -110,7 +110,7 @@ def test_the_end_is_heard_though_the_leaders_own_stream_was_cut_meanwhile() -> N
 
 def test_an_etcd_that_refuses_for_a_while_does_not_end_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
-        monkeypatch.setattr(membership_module, "ASK_AGAIN", 0.01)
+        monkeypatch.setattr(leading_module, "ASK_AGAIN", 0.01)
         store = FullStore()
         node, server, ranks = await membership(store)
         end = await asyncio.wait_for(node.run(), 10)

@@ -80,9 +80,9 @@ def in_world(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
         epoch = await store.put(KEYS.leader, b"n0")
         await store.put(KEYS.node("n1"), encode(make_node(1)))
         term = Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(2, 4, 0), SystemClock(), "n0")
-        server = ControlServer("job")
+        server = ControlServer()
         port = await server.start("127.0.0.1")
-        server.serve(term, TOKEN)
+        server.serve("job", term, TOKEN)
         running = asyncio.create_task(term.run())
         try:
             await until(lambda: "n1" in term.job.nodes)

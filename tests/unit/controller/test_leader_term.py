@@ -11,13 +11,13 @@ import pytest
 from job_makers import make_node
 
 from elaunch.clock import SystemClock
-from elaunch.controller.job import NodeStatus, NodeView, Policy
+from elaunch.controller.job import NodeStatus, NodeView, Policy, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.streams import Outbox
-from elaunch.errors import EtcdLostError
+from elaunch.errors import EtcdLostError, LeaseLostError
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import encode
+from elaunch.rendezvous.records import Phase, State, decode, encode
 from elaunch.rendezvous.store import Snapshot
 from tests.etcd.memory_store import MemoryStore
 
@@ -40,10 +40,10 @@ async def turns_until(condition: Callable[[], bool]) -> None:
     raise AssertionError("nothing came of a thousand turns")
 
 
-async def lead(store: MemoryStore) -> Term:
+async def lead(store: MemoryStore, left: Callable[[], float] = lambda: 1.0) -> Term:
     """A term of node 0, not begun yet."""
     epoch = await store.put(KEYS.leader, b"n0")
-    return Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(1, 4, 0), SystemClock(), "n0")
+    return Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(1, 4, 0), SystemClock(), "n0", left=left)
 
 
 async def ended(outbox: Outbox) -> str:
@@ -133,5 +133,65 @@ def test_a_status_from_before_the_node_is_seen_counts_once_it_is() -> None:
         await turns_until(lambda: term.job.nodes.get("n1") == view)
         running.cancel()
         await asyncio.wait({running})
+
+    run(test())
+
+
+class Lease:
+    """What is left of a leader's lease, in seconds."""
+
+    def __init__(self) -> None:
+        self.left = 1.0
+
+    def __call__(self) -> float:
+        return self.left
+
+
+def test_a_leader_that_wakes_without_a_lease_neither_writes_nor_commands() -> None:
+    """Etcd would let it write: nobody else leads yet."""
+
+    async def test() -> None:
+        store, lease = MemoryStore(), Lease()
+        term = await lead(store, lease)
+        running = asyncio.create_task(term.run())
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        await turns_until(lambda: "n1" in term.job.nodes)
+        outbox = term.attach("n1")
+        before = (await store.list(KEYS.prefix)).revision
+        lease.left = -0.1
+        term.receive(NodeStatus("n1", store_port=7))
+        with pytest.raises(LeaseLostError):
+            await running
+        assert (await store.list(KEYS.prefix)).revision == before
+        assert await outbox.next() is None, "it was about to be told what the job waits for"
+        assert not term.holds
+
+    run(test())
+
+
+def test_a_term_retires_in_a_quiet_moment_only() -> None:
+    async def test() -> None:
+        store = MemoryStore()
+        term = await lead(store)
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        running = asyncio.create_task(term.run())
+        await turns_until(lambda: "n1" in term.job.nodes)
+        term.attach("n1")
+        for number in range(2, 5):
+            await store.put(KEYS.node(f"n{number}"), encode(make_node(number)))
+            term.receive(NodeStatus(f"n{number}", store_port=7))
+        term.receive(NodeStatus("n1", store_port=7))
+        await turns_until(lambda: term.job.phase is Phase.STARTING)
+        term.retire()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not running.done(), "a generation is starting"
+        for number in range(1, 5):
+            term.receive(NodeStatus(f"n{number}", 1, RunPhase.RUNNING, store_port=7))
+        await running
+        assert term.job.phase is Phase.RUNNING
+        stated = await store.get(KEYS.state)
+        assert stated is not None
+        assert decode(State, stated.value).phase is Phase.RUNNING
 
     run(test())

@@ -247,3 +247,18 @@ def test_a_spec_that_keeps_changing_is_given_up() -> None:
             await enter(store, 0)
 
     asyncio.run(run())
+
+
+def test_another_policy_refuses_nobody_and_the_first_nodes_holds() -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        first = await enter(store, 0, replace(SPEC, policy={"join_timeout": 5.0}))
+        second = await enter(store, 1, replace(SPEC, policy={"join_timeout": 7.0}))
+        third = await enter(store, 2, SPEC)
+        assert (await spec_of(store)).policy == {"join_timeout": 5.0}
+        for lease in (first, second, third):
+            await store.revoke(lease)
+        await enter(store, 3, replace(SPEC, policy={"join_timeout": 7.0}))
+        assert (await spec_of(store)).policy == {"join_timeout": 7.0}, "none lives who was started with the other"
+
+    asyncio.run(run())
