@@ -59,7 +59,7 @@ class AwayStore(MemoryStore):
         super().__init__()
         self.give_up = asyncio.Event()
 
-    async def list(self, prefix: str) -> Snapshot:
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Snapshot:
         await self.give_up.wait()
         raise EtcdLostError("etcd did not answer")
 

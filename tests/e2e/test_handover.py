@@ -1,0 +1,78 @@
+"""Who leads where there are controllers and agents: controllers that can, and agents where there are none."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from elaunch.controller.dedicated import place
+from tests.e2e.conftest import MakeJob
+from tests.e2e.controllers import TTL, Controllers
+from tests.e2e.harness import Job, wait_until
+from tests.e2e.test_leaders import counting, finish
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def controllers(tmp_path: Path, etcd: str) -> Iterator[Controllers]:
+    made = Controllers(tmp_path, etcd)
+    yield made
+    left = made.close()
+    assert not left, left
+
+
+def test_the_lead_goes_to_controllers_that_come_and_back_to_agents_when_all_are_gone(
+    job: MakeJob, etcd: str, controllers: Controllers
+) -> None:
+    one = counting(job, etcd, "handover")
+    epoch, agent = controllers.leader("handover")
+    assert agent
+    controller = controllers.start()
+    wait_until("the agent hands over", lambda: controllers.leader("handover")[0] > epoch, 10 * TTL)
+    epoch, leader = controllers.leading("handover")
+    assert leader is controller
+    controller.kill(signal.SIGTERM)
+    assert controller.wait() == 0, controller.output()
+    wait_until("an agent leads", lambda: controllers.leader("handover")[0] > epoch, 10 * TTL)
+    assert controllers.leader("handover")[1] in {e["env"]["ELAUNCH_NODE_ID"] for e in one.events("start")}
+    finish(one)
+
+
+def test_a_controller_that_no_agent_reaches_does_not_keep_the_lead(
+    job: MakeJob, etcd: str, controllers: Controllers
+) -> None:
+    controllers.start("--local-addr=127.8.8.8")
+    one = counting(job, etcd, "unreachable")
+    leader = controllers.leader("unreachable")
+    assert leader[1] in {e["env"]["ELAUNCH_NODE_ID"] for e in one.events("start")}
+    good = controllers.start()
+    assert controllers.leader("unreachable") == leader, "an agent that leads is not relieved by what failed before"
+    one.agents[0].kill(signal.SIGTERM)
+    assert one.agents[0].wait() == 143
+    assert good.process.poll() is None
+    one.finish()
+    one.agents[1].wait()
+
+
+def test_jobs_are_spread_over_the_controllers_and_forgotten_when_they_end(
+    job: MakeJob, etcd: str, controllers: Controllers
+) -> None:
+    ids = [controllers.start().controller_id, controllers.start().controller_id]
+    jobs: dict[str, Job] = {}
+    for wanted in ids:  # a name for which each of them is the first in line
+        name = next(name for i in itertools.count() if place(wanted, ids, name := f"spread {i}") == 0)
+        jobs[name] = counting(job, etcd, name, nodes=1)
+        assert controllers.leading(name)[1].controller_id == wanted
+    for one in jobs.values():
+        finish(one)
+    wait_until("nobody leads them any more", lambda: {controllers.leader(name) for name in jobs} == {(0, "")})
+    again = job(*one.options, program=one.program)
+    again.agent()
+    again.steps_in(2, 1)
+    again.finish()
+    assert again.agents[0].wait() == 0, again.outputs()
