@@ -33,6 +33,7 @@ format: $(VENV)/made ## Let ruff put the code in order
 bench: $(VENV)/made ## Measure against torchrun, in the same run; BENCH_FLAGS=--quick for a short look
 	$(BIN)/python bench/launch.py --json bench/launch.json $(BENCH_FLAGS)
 	$(BIN)/python bench/rendezvous.py --json bench/rendezvous.json $(BENCH_FLAGS)
+	$(BIN)/python bench/controller.py --json bench/controller.json $(BENCH_FLAGS)
 	$(BIN)/python bench/abort.py --json bench/abort.json $(BENCH_FLAGS)
 
 proto: $(VENV)-proto/made ## Generate elaunch/proto/ anew from proto/

@@ -127,7 +127,7 @@ async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> 
     store = EtcdStore([endpoint], deadline=60.0, call_timeout=20.0)
     lease = await Lease.open(store, 60, clock=SystemClock(), on_deadline=lambda _: None)
     policy = Policy(total, total, RESTARTS)
-    spec = Spec(total, total, RESTARTS, {"default": {"nproc": slots, "program": "x"}}, policy_values(policy))
+    spec = Spec(total, total, RESTARTS, {"default": {"nproc": slots, "program": "x"}}, policy=policy_values(policy))
     fleet, keys = Fleet(job, count, slots), JobKeys(job)
     election = Election(store, keys, lease.id)
     tasks = [asyncio.create_task(lease.keep())]
