@@ -37,6 +37,7 @@ from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Node, Spec
+from elaunch.rendezvous.waiting import beside, cancelled
 
 RESTARTS = 1000
 _GROUPS = ("default", "tensor", "pipeline")
@@ -136,6 +137,14 @@ async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> 
         records = [Node(n.node_id, n.node_id, "127.0.0.1", slots, 1, "127.0.0.1:1") for n in some]
         await asyncio.gather(*(join(store, keys, spec, record, lease.id) for record in records))
         tasks += [asyncio.create_task(node.follower.follow(election)) for node in some]
+    await beside(tasks, asyncio.create_task(obey(fleet)))
+    await cancelled(*tasks)
+    await lease.close()
+    await store.close()
+
+
+async def obey(fleet: Fleet) -> None:
+    """Do what stdin says until it says that it is the end."""
     async for word in lines():
         if word == "fail":
             say({"failed": time.monotonic()})
@@ -147,12 +156,7 @@ async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> 
             fleet.nodes[-1].hushed.clear()
             fleet.nodes[-1].board.update(store_port=random.randrange(1, 60000))
         elif word == "end":
-            break
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await lease.close()
-    await store.close()
+            return
 
 
 async def lines() -> AsyncIterator[str]:
