@@ -1,11 +1,12 @@
-"""The process that keeps an embedded etcd: it outlives its agents, and ends with the job.
+"""The process that keeps an embedded etcd, or one member of it: it outlives its agents, and ends with the job.
 
 An agent starts it and stays connected to it; other agents of the host connect too. While one is connected,
 etcd is kept. When all are gone, even by SIGKILL, etcd is kept while the job has a node; then keeper and etcd
-end, after a grace if somebody left without a word, so that a replacement finds them.
+end, after a grace if somebody left without a word, so that a replacement finds them. They end too when the other
+members let this one go (see trio.py), and when no agent is left and the others are lost for long.
 
-A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ...}`` once etcd serves, or
-``{"busy": JOB}``, with ``"in_use"`` while that job has agents here, or ``{"error": TEXT}``. The agent may say
+A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ..., "peer": ...}`` once etcd serves,
+or ``{"busy": JOB}``, with ``"in_use"`` while that job has agents here, or ``{"error": TEXT}``. The agent may say
 ``release``, and closes its side. The keeper's side stays open until it has ended.
 """
 
@@ -27,25 +28,29 @@ from typing import Any
 from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
 from elaunch.rendezvous import child
 from elaunch.rendezvous.binary import find_etcd
-from elaunch.rendezvous.child import NEEDED_SPACE, Layout
+from elaunch.rendezvous.child import NEEDED_SPACE, Layout, Quarters
+from elaunch.rendezvous.company import Company
 from elaunch.rendezvous.endpoints import credentials
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.home import SavedState
+from elaunch.rendezvous.home import SavedMembers, SavedState
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import State, decode, encode
 from elaunch.rendezvous.store import KeyValue, Put, absent
 from elaunch.rendezvous.tls import Tls
+from elaunch.rendezvous.trio import MemberList
 from elaunch.rendezvous.waiting import within
 
 _START_TIMEOUT = 15.0  # seconds for etcd to serve
 _RESTARTS = 3  # of an etcd that was killed
+_ASK = 5.0  # seconds between two looks whether the other members are still there, when no agent is
+_ALONE = 60.0  # seconds without a majority of the members after which a keeper without an agent ends
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """What the first agent asks for. ``grace`` is in seconds; ``agent`` and ``keep_open`` are inherited.
 
-    ``tls`` are the paths of a :class:`Tls`.
+    ``tls`` are the paths of a :class:`Tls`. ``others`` is where clients connect of the cluster that this member joins.
     """
 
     job: str
@@ -58,6 +63,15 @@ class Order:
     agent: int
     keep_open: tuple[int, ...]
     tls: tuple[str, ...] = ()
+    peer: str = ""
+    listen_peer: str = ""
+    cluster: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
+
+    @property
+    def quarters(self) -> Quarters:
+        endpoint = self.endpoint if self.peer else ""
+        return Quarters(self.listen, endpoint, self.listen_peer, self.peer, self.cluster, Tls.of(self.tls))
 
     def encode(self) -> str:
         return json.dumps(asdict(self))
@@ -78,7 +92,8 @@ class Keeper:
         self._saved = SavedState(self._layout.directory / "state.json")
         self._keys = JobKeys(order.job)
         self._tls = Tls.of(order.tls)
-        self._store = EtcdStore([order.endpoint], credentials=credentials(self._tls))
+        self._store = EtcdStore([order.endpoint, *order.others], credentials=credentials(self._tls))
+        self._company = Company(order.peer, SavedMembers(self._layout.members), bool(order.cluster))
         self._etcd: subprocess.Popen[bytes] | None = None
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
@@ -87,6 +102,8 @@ class Keeper:
         self._nodes: set[str] = set()
         self._final = False
         self._told_to_stop = False
+        self._saved_last = True
+        self._cluster = 0
         self._notice = ""
         self._ending = False
         self._writers: list[asyncio.StreamWriter] = []  # open until the end: that is how agents know it
@@ -106,8 +123,9 @@ class Keeper:
                 await asyncio.wait({first_talk}, timeout=1.0)
                 return
             watching = [asyncio.create_task(work) for work in (self._follow(), self._supervise())]
+            version, peer = find_etcd().version, self._order.peer
             self._answer.set_result(
-                {"endpoint": self._order.endpoint, "version": find_etcd().version, "notice": self._notice}
+                {"endpoint": self._order.endpoint, "version": version, "notice": self._notice, "peer": peer}
             )
             for task in watching:
                 task.add_done_callback(lambda _: self._stop_soon())
@@ -167,16 +185,20 @@ class Keeper:
 
     async def _start(self) -> None:
         """Start etcd, on the data of an earlier unclean end if there are any, or EndpointUnreachableError."""
+        if self._order.cluster:  # what an earlier member left here is none of this one's
+            shutil.rmtree(self._layout.data, ignore_errors=True)
         try:
             await self._try_start()
         except EndpointUnreachableError as error:
-            if not self._data_is_to_blame():
+            if self._order.cluster or not self._data_is_to_blame():
                 raise
             aside = self._layout.data.with_name(f"data.damaged-{time.time_ns()}")
             self._layout.data.rename(aside)
             self._notice = f"etcd could not start from its data, now in {aside}; started anew ({error})"
             await self._try_start()
-        await self._restore()
+        if not self._order.cluster:
+            await self._restore()
+            await self._name_peer()
 
     def _data_is_to_blame(self) -> bool:
         words = self._layout.log_text()
@@ -210,8 +232,7 @@ class Keeper:
         return f"; only {free >> 20} MB are free there, and etcd wants {NEEDED_SPACE >> 20}"
 
     def _launch(self) -> subprocess.Popen[bytes]:
-        order = self._order
-        return child.start(find_etcd(), self._layout, order.listen, keep_open=order.keep_open, tls=self._tls)
+        return child.start(find_etcd(), self._layout, self._order.quarters, keep_open=self._order.keep_open)
 
     async def _check(self) -> None:
         """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
@@ -224,7 +245,22 @@ class Keeper:
             else:
                 writer.close()
                 break
-        await self._store.check(timeout=max(0.1, deadline - time.monotonic()))
+        if not self._order.cluster:
+            await self._store.check(timeout=max(0.1, deadline - time.monotonic()))
+            return
+        while await self._store.health(self._order.endpoint, timeout=1.0) is None:  # all that a learner answers
+            if time.monotonic() > deadline:
+                raise EndpointUnreachableError("rendezvous: the member does not answer")
+            await asyncio.sleep(0.1)
+
+    async def _name_peer(self) -> None:
+        """Data of an earlier run know this member by where it listened for others then, and a list that is old."""
+        if self._order.peer:
+            await self._store.delete(self._keys.members)
+            members = await self._store.members()
+            if len(members) == 1 and members[0].peers != (self._order.peer,):
+                with contextlib.suppress(AmbiguousError):
+                    await self._store.move_peer(members[0].id, self._order.peer)
 
     async def _restore(self) -> None:
         """Write back the state of an earlier run whose data are gone; create-only, so that newer data win.
@@ -258,6 +294,7 @@ class Keeper:
         """Know the job's nodes and keep its state saved."""
         while True:
             try:
+                await self._learn_cluster()
                 snapshot = await self._store.list(self._keys.prefix)
                 self._nodes = set()
                 for item in snapshot.items:
@@ -269,38 +306,73 @@ class Keeper:
             except (CompactedError, ElaunchError):
                 continue  # list again; the store has waited already
 
+    async def _learn_cluster(self) -> None:
+        if self._order.peer and not self._cluster:
+            health = await self._store.health(self._order.endpoint, timeout=1.0)
+            self._cluster = 0 if health is None else health.cluster
+
     def _note(self, kv: KeyValue, *, deleted: bool) -> None:
         if kv.key.startswith(self._keys.nodes):
             (self._nodes.discard if deleted else self._nodes.add)(kv.key)
         elif kv.key == self._keys.state and not deleted:
-            self._save(kv.value)
+            self._saved_last = self._save(kv.value)
             self._final = _is_final(kv.value)
+        elif kv.key == self._keys.members and not deleted and self._order.peer:
+            self._note_members(kv.value)
         self._news.set()
+
+    def _note_members(self, value: bytes) -> None:
+        """Follow the members: where etcd is asked, what is saved of them, whether this one is still among them."""
+        try:
+            listed = decode(MemberList, value)
+        except ValueError:
+            return
+        if others := self._company.note(listed, self._cluster):
+            own = [self._order.endpoint] if self._order.endpoint in listed.endpoints else []
+            self._store.use([*own, *(endpoint for endpoint in others if endpoint not in own)])
 
     async def _supervise(self) -> None:
         """Start etcd again on its data when something killed it."""
         for _ in range(_RESTARTS):
             assert self._etcd is not None
             await asyncio.to_thread(self._etcd.wait)
+            if self._company.several and not find_etcd().sound:
+                break  # what it lost the others would not tell it: a new member takes its place
             self._etcd = self._launch()
         await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
         self._stop_soon()
 
     async def _until_unused(self) -> None:
-        while not self._told_to_stop:
+        silent_since: float | None = None
+        while not self._told_to_stop and not self._company.left:
             self._news.clear()
             unused = self._agents == 0 and not self._nodes
             grace = self._order.grace if self._deserted and not self._final else 0.0
+            asking = self._agents == 0 and self._company.several  # nothing else tells that the others are lost
             try:
-                await within(grace if unused else None, self._news.wait())
+                await within(grace if unused else _ASK if asking else None, self._news.wait())
             except asyncio.TimeoutError:
                 if self._agents == 0 and not self._nodes:
                     return
+                silent_since = None if await self._answers() else silent_since or time.monotonic()
+                if silent_since is not None and time.monotonic() - silent_since > _ALONE:
+                    print("most members of etcd are lost, and no agent is left", file=sys.stderr, flush=True)
+                    self._told_to_stop = True
+
+    async def _answers(self) -> bool:
+        """Whether etcd has a majority."""
+        try:
+            await self._store.get(self._keys.members)
+        except ElaunchError:
+            return False
+        return True
 
     async def _end(self) -> None:
-        """Stop etcd. Its data go only if the job ended cleanly and its state is saved."""
+        """Stop etcd. Its data go only if the job ended cleanly and its state is saved, or it is no member any more."""
         clean = not self._told_to_stop and self._answer.done() and "endpoint" in self._answer.result()
-        if clean:
+        if clean and self._company.several:  # they end all at once: etcd may not answer, but has told everything
+            clean = self._company.left or self._saved_last
+        elif clean:
             try:
                 state = await self._store.get(self._keys.state)
                 clean = state is None or self._save(state.value)
@@ -313,6 +385,7 @@ class Keeper:
             shutil.rmtree(self._layout.directory, ignore_errors=True)
         elif clean:
             shutil.rmtree(self._layout.data, ignore_errors=True)
+            self._company.saved.forget()
 
 
 async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
