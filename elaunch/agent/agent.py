@@ -88,7 +88,10 @@ class Agent:
             next_heartbeat=parts.pulse.next,
             stop_ranks=self._stop_ranks,
             security=options.security,
+            steading=parts.backend.steading,
         )
+        if parts.backend.steading is not None:
+            parts.backend.steading.on_endpoints = self._write_farewell
 
     async def run(self) -> End:
         """The job's end, as the leader told it. Raises EtcdLostError when etcd does not come back."""
@@ -172,8 +175,12 @@ class Agent:
 
     def _on_lease(self, lease: int) -> None:
         self._lease = lease
+        self._write_farewell()
+
+    def _write_farewell(self) -> None:
+        where, access = self._parts.backend.endpoints, etcd_access(self._options)
         try:
-            write_farewell(self._parts.farewell, self._parts.backend.endpoints, etcd_access(self._options), lease)
+            write_farewell(self._parts.farewell, where, access, self._lease)
         except OSError as error:  # only costs the others the rest of the lease, should this agent be killed
             structlog.get_logger().warning("farewell_not_written", reason=str(error))
 

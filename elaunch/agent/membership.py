@@ -34,7 +34,8 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Leader, Node, Spec
 from elaunch.rendezvous.seats import await_seat
-from elaunch.rendezvous.store import Store
+from elaunch.rendezvous.steading import Steading
+from elaunch.rendezvous.steward import MemberStore, Steward
 from elaunch.rendezvous.waiting import beside
 
 UNREACHABLE = 2  # leases: for so long a leader that lives may be out of reach
@@ -48,7 +49,7 @@ CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
 class Site:
     """What stays the same over all node ids of one agent."""
 
-    store: Store
+    store: MemberStore
     keys: JobKeys
     spec: Spec
     policy: Policy
@@ -63,6 +64,7 @@ class Site:
     next_heartbeat: NextHeartbeat
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
     security: Security = OPEN
+    steading: Steading | None = None
 
 
 def new_node_id() -> str:
@@ -139,6 +141,8 @@ class Membership:
         election = Election(self._site.store, self._site.keys, lease.id, spread=spread)
         leading = asyncio.create_task(self._lead(election, first))
         tasks = [leading, asyncio.create_task(lease.keep()), asyncio.create_task(self._follow(election))]
+        if self._site.steading is not None:
+            tasks.append(asyncio.create_task(self._site.steading.attend(self._node.node_id, lease.id)))
         try:
             end = await beside(tasks, self._end)
             await beside(tasks, asyncio.ensure_future(self._site.stop_ranks(None)))
@@ -179,7 +183,7 @@ class Membership:
                 self._leading = term
                 site.server.serve(term, token)
                 try:
-                    await term.run()
+                    await self._run(term, leadership)
                     self._take(end_of(term.job))  # our own stream may be cut just now, and nobody serves another
                     return True
                 except (EtcdLostError, AmbiguousError, ConflictError) as error:
@@ -189,6 +193,20 @@ class Membership:
         finally:
             site.server.pause()
             self._leading = None
+
+    async def _run(self, term: Term, leadership: Leadership) -> None:
+        """Lead, and look after the members of an embedded etcd meanwhile."""
+        site = self._site
+        running = asyncio.create_task(term.run())
+        tasks = [running]
+        if site.steading is not None:
+            tasks.append(asyncio.create_task(Steward(site.store, site.keys, leadership.guard, site.clock).run()))
+        try:
+            await beside(tasks, running)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _follow(self, election: Election) -> None:
         """Keep a stream to whoever leads."""

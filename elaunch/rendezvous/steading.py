@@ -23,9 +23,9 @@ _AGAIN = 1.0  # seconds until an etcd that did not answer is asked again
 class Steading:
     """One agent's place for a member of its job's etcd, over all of the agent's node ids.
 
-    ``port`` is the one to be taken where it is free. ``on_endpoints`` hears where etcd is whenever that has changed,
-    ``spare`` the pid of a keeper that was started: it may outlive this process. ``held`` is the member that this host
-    has from the start.
+    ``port`` is the one to be taken where it is free. ``spare`` hears the pid of a keeper that was started: it may
+    outlive this process. ``held`` is the member that this host has from the start. ``on_endpoints`` is called when etcd
+    is to be found elsewhere than before.
     """
 
     def __init__(
@@ -37,7 +37,6 @@ class Steading:
         *,
         held: EmbeddedEtcd | None = None,
         state_dir: Path | None = None,
-        on_endpoints: Callable[[], None] = lambda: None,
         spare: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -46,7 +45,7 @@ class Steading:
         self._port = port
         self._held = held
         self._state_dir = state_dir
-        self._on_endpoints = on_endpoints
+        self.on_endpoints: Callable[[], None] = lambda: None
         self._spare = spare
         self._listed = MemberList((), ())
         self._news = asyncio.Event()
@@ -111,7 +110,7 @@ class Steading:
             return
         if self._listed.endpoints and set(self._listed.endpoints) != set(self._store.endpoints):
             self._store.use(self._listed.endpoints)
-            self._on_endpoints()
+            self.on_endpoints()
         self._news.set()
 
     def _watch_member(self) -> asyncio.Task[None] | None:
