@@ -35,6 +35,7 @@ from elaunch.rendezvous.trio import (
 BUSY = 0.5  # seconds between two looks while something is under way
 IDLE = 3.0  # seconds between two looks at a trio that is whole
 _ANSWER = 1.0  # seconds for a member to say how it is
+_LASTING = 20.0  # seconds until a person hears that there are too few hosts
 _REPLY = 15.0  # seconds for an invited node to offer a berth
 
 
@@ -55,7 +56,9 @@ class Steward:
         self._asked_at = 0.0
         self._declined: set[str] = set()
         self._written: MemberList | None = None
-        self._said = ""
+        self._said: Action | None = None
+        self._since = 0.0
+        self._told = False
         self._log = structlog.get_logger().bind(job=keys.job)
 
     async def run(self) -> NoReturn:
@@ -152,13 +155,15 @@ class Steward:
                 self._written = listed
 
     def _say(self, action: Action, view: View) -> None:
-        """Once for each thing that is done or stands in the way."""
-        what = type(action).__name__.lower()
-        if (said := f"{what} {action.reason}") == self._said:
+        """Once for each thing that is done or stands in the way; what may pass by itself only once it lasts."""
+        now = self._clock.monotonic()
+        if action != self._said:
+            self._said, self._since, self._told = action, now, False
+        passing = isinstance(action, Rest) and action.tell
+        if self._told or (passing and now - self._since < _LASTING):
             return
-        self._said = said
-        tell = action.tell if isinstance(action, Rest) else isinstance(action, Add | Remove)
-        log = self._log.info if tell else self._log.debug
-        log("etcd_members", step=what, reason=action.reason)
+        self._told = True
+        log = self._log.info if passing or isinstance(action, Add | Remove) else self._log.debug
+        log("etcd_members", step=type(action).__name__.lower(), reason=action.reason)
         if whole(view):
             self._log.info("etcd_trio", text="the job's etcd has a member on three hosts: the loss of one is survived")
