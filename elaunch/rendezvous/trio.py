@@ -200,11 +200,12 @@ def _surplus(view: View) -> Remove | None:
     """A member that lives though its node is gone: of use while there is no better one, but never one of two."""
     voters = _voters(view)
     pair = len(voters) == 2 and hosted(view) == 1 and not _offers(view) and not _candidates(view)
-    if hosted(view) < SIZE and not pair:
+    if len(voters) <= SIZE and not pair:
         return None
-    for seen in voters:
-        if not _kept(view, seen) and can_go(voters, seen):
-            return Remove(seen.member.id, f"the member at {seen.where} has no node any more")
+    for seen in sorted(voters, key=lambda seen: _kept(view, seen)):
+        if can_go(voters, seen):
+            why = f"is one of {len(voters)}" if _kept(view, seen) else "has no node any more"
+            return Remove(seen.member.id, f"the member at {seen.where} {why}")
     return None
 
 
