@@ -179,7 +179,8 @@ async def _wait_for_owner(options: LaunchOptions) -> Backend:
 
 def may_spread(options: LaunchOptions) -> bool:
     """Whether the job's etcd is its own, and can have members on several hosts."""
-    return options.backend != "etcd" and not options.standalone and options.max_nodes >= SIZE and not options.security.tls
+    embedded = options.backend != "etcd" and not options.standalone
+    return embedded and options.max_nodes >= SIZE and options.security.tls is None
 
 
 def is_host(options: LaunchOptions) -> bool:
