@@ -48,21 +48,37 @@ class Backend:
         """What of an embedded etcd runs on this host now."""
         return self.embedded if self.steading is None else self.steading.held
 
+    async def majority_lost(self) -> str:
+        """Where an embedded etcd has too few members left to decide anything, a sentence that says so."""
+        members = self.endpoints
+        if self.steading is None or len(members) < SIZE - 1:
+            return ""
+        healths = await asyncio.gather(*(self.store.health(member, timeout=LOOK) for member in members))
+        if any(health is not None and health.leader for health in healths):
+            return ""
+        silent = [member for member, health in zip(members, healths, strict=True) if health is None]
+        return (
+            f"{len(silent)} of the {len(members)} members of this job's etcd are lost ({', '.join(silent)}):"
+            f" without {len(members) // 2 + 1} of them nothing can be decided; start the job again"
+        )
+
     async def release(self, nodes: str, timeout: float) -> None:
         """Close the store, and end an embedded etcd: at once, or after this agent where others still need it.
 
         ``nodes`` is the prefix of the job's node keys. Only an etcd that nobody needs is waited for.
         """
-        held = self.held
+        held, forsaken = self.held, False
         if held is not None and len(self.endpoints) > 1:
             timeout = 0.0  # members end together, and none can tell that it was the last
+            health = await self.store.health(held.endpoints[0], timeout=LOOK)
+            forsaken = health is not None and not health.leader
         elif held is not None:
             with contextlib.suppress(ElaunchError, asyncio.TimeoutError):
                 if (await within(LOOK, self.store.list(nodes))).items:
                     timeout = 0.0
         await self.store.close()
         if held is not None:
-            await held.release(timeout)
+            await held.release(timeout, forsaken=forsaken)
 
 
 def open_store(endpoints: tuple[str, ...], access: EtcdAccess) -> EtcdStore:

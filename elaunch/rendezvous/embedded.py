@@ -88,16 +88,17 @@ class EmbeddedEtcd:
             with contextlib.suppress(ConnectionError):
                 await self._talk[0].read()
 
-    async def release(self, timeout: float) -> None:
+    async def release(self, timeout: float, *, forsaken: bool = False) -> None:
         """Say that this agent needs it no more, and wait up to ``timeout`` seconds for its end.
 
-        It ends once no other agent of this host and no node of the job is left, and goes on until then.
+        It ends once no other agent of this host and no node of the job is left, and goes on until then; if it is
+        ``forsaken`` by the other members, so that it can know of no node, once no other agent of this host is left.
         """
         if self._talk is None:
             return
         (reader, writer), self._talk = self._talk, None
         with contextlib.suppress(ConnectionError, asyncio.TimeoutError, subprocess.TimeoutExpired):
-            writer.write(b"release\n")
+            writer.write(b"forsaken\n" if forsaken else b"release\n")
             writer.write_eof()
             await within(timeout, reader.read())
             if self._process is not None:

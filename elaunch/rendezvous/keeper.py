@@ -7,7 +7,8 @@ members let this one go (see trio.py), and when no agent is left and the others 
 
 A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ..., "peer": ...}`` once etcd serves,
 or ``{"busy": JOB}``, with ``"in_use"`` while that job has agents here, or ``{"error": TEXT}``. The agent may say
-``release``, and closes its side. The keeper's side stays open until it has ended.
+``release``, or ``forsaken`` where the other members are lost, and closes its side. The keeper's side stays open
+until it has ended.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from elaunch.rendezvous.waiting import within
 _START_TIMEOUT = 15.0  # seconds for etcd to serve
 _RESTARTS = 3  # of an etcd that was killed
 _ASK = 5.0  # seconds between two looks whether the other members are still there, when no agent is
+_ANSWER = 4.0  # seconds for an answer: longer than it takes to elect another leader
 _ALONE = 60.0  # seconds without a majority of the members after which a keeper without an agent ends
 
 
@@ -103,6 +105,7 @@ class Keeper:
         self._final = False
         self._told_to_stop = False
         self._saved_last = True
+        self._forsaken = False
         self._cluster = 0
         self._notice = ""
         self._ending = False
@@ -174,7 +177,8 @@ class Keeper:
             counted = True
             writer.write(json.dumps(await self._answer).encode() + b"\n")
             while word := await reader.readline():
-                released = released or word == b"release\n"
+                released = released or word in (b"release\n", b"forsaken\n")
+                self._forsaken = self._forsaken or word == b"forsaken\n"
         except (ConnectionError, ValueError):
             pass  # an agent that is gone
         finally:
@@ -350,20 +354,24 @@ class Keeper:
             grace = self._order.grace if self._deserted and not self._final else 0.0
             asking = self._agents == 0 and self._company.several  # nothing else tells that the others are lost
             try:
-                await within(grace if unused else _ASK if asking else None, self._news.wait())
+                ask = (0.0 if self._forsaken else _ASK) if asking else None
+                await within(grace if unused else ask, self._news.wait())
             except asyncio.TimeoutError:
                 if self._agents == 0 and not self._nodes:
                     return
-                silent_since = None if await self._answers() else silent_since or time.monotonic()
-                if silent_since is not None and time.monotonic() - silent_since > _ALONE:
+                if await self._answers():
+                    silent_since, self._forsaken = None, False
+                    continue
+                silent_since = silent_since or time.monotonic()
+                if self._forsaken or time.monotonic() - silent_since > _ALONE:
                     print("most members of etcd are lost, and no agent is left", file=sys.stderr, flush=True)
                     self._told_to_stop = True
 
     async def _answers(self) -> bool:
         """Whether etcd has a majority."""
         try:
-            await self._store.get(self._keys.members)
-        except ElaunchError:
+            await within(_ANSWER, self._store.get(self._keys.members))
+        except (ElaunchError, asyncio.TimeoutError):
             return False
         return True
 

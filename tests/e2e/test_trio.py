@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import signal
 from dataclasses import dataclass
 
@@ -16,13 +17,13 @@ import pytest
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.store import ClusterMember
 from tests.e2e.conftest import MakeJob
-from tests.e2e.harness import PROGRAMS, Agent, Event, Job, wait_until
+from tests.e2e.harness import PROGRAMS, Agent, Event, Job, gone, wait_until
 from tests.etcd.servers import free_port
 
 pytestmark = pytest.mark.slow
 
 SIGNALLED = (str(PROGRAMS / "signalled.py"),)
-PROMPT = "--rdzv-conf=lease_ttl=4,last_call_timeout=0.5"
+PROMPT = "--rdzv-conf=lease_ttl=4,last_call_timeout=0.5,etcd_timeout=3"
 WHOLE = 40.0  # seconds for the trio to be whole: etcd itself takes in nobody within 5 s of a change
 
 
@@ -51,6 +52,15 @@ class Hosts:
                     process.send_signal(signum)
         agent.process.wait(10)
         psutil.wait_procs(everything, timeout=10)
+
+    def keeper(self, host: int) -> psutil.Process:
+        """The keeper of the member on ``host``."""
+        (found,) = [
+            process
+            for process in self.job.living()
+            if "elaunch.rendezvous.keeper" in (line := " ".join(process.cmdline())) and f'"{address(host)}:' in line
+        ]
+        return found
 
     def voters(self, *hosts: int) -> list[ClusterMember]:
         """The members with a vote, as a member on ``hosts`` knows them; none while none of them answers."""
@@ -97,16 +107,63 @@ def hosts(job: MakeJob) -> Hosts:
 
 
 def test_a_rolling_loss_of_all_first_hosts(hosts: Hosts) -> None:
-    """The host of the endpoint first. Each time another one joins through a survivor, and the trio is whole again."""
+    """The host of the endpoint first. Each time another one joins through a survivor, and the trio is whole again.
+
+    One of them is the first host, back with its old data and its old command line: it must not start an etcd beside.
+    """
     agents = {host: hosts.start(host, 0) for host in range(3)}
     hosts.runs(1, 3)
     hosts.whole(0, 1, 2)
-    for lost in range(3):
+    generations = itertools.count(2)
+    for lost, new, through in ((0, 3, (1,)), (1, 0, (0,)), (2, 4, (1, 3))):
         hosts.lose(agents.pop(lost))
-        hosts.runs(2 + 2 * lost, 2)
-        agents[lost + 3] = hosts.start(lost + 3, lost + 1)
-        hosts.runs(3 + 2 * lost, 3)
+        hosts.runs(next(generations), 2)
+        agents[new] = hosts.start(new, *through)
+        hosts.runs(next(generations), 3)
         hosts.whole(*agents)
     hosts.job.finish()
     assert [agent.wait() for agent in agents.values()] == [0, 0, 0], hosts.job.outputs()
     assert {e["env"]["TORCHELASTIC_RESTART_COUNT"] for e in hosts.job.events("start")} == {"0"}
+
+
+def test_members_outlive_their_agents_but_not_their_use(hosts: Hosts) -> None:
+    agents = {host: hosts.start(host, 0) for host in range(3)}
+    hosts.runs(1, 3)
+    hosts.whole(0, 1, 2)
+    before = {member.id for member in hosts.voters(0)}
+
+    agents[1].kill()  # the next agent of this host takes its member over, by the endpoint of either
+    hosts.runs(2, 2)
+    agents[1] = hosts.start(1, 1)
+    hosts.runs(3, 3)
+    hosts.whole(0, 1, 2)
+    assert {member.id for member in hosts.voters(0)} == before
+
+    keeper = hosts.keeper(0)
+    agents[0].kill(signal.SIGTERM)  # a host that is drained: its member serves until another can
+    assert agents.pop(0).wait() == 143
+    hosts.runs(4, 2)
+    hosts.whole(0, 1, 2)
+    agents[3] = hosts.start(3, 0)
+    hosts.runs(5, 3)
+    hosts.whole(1, 2, 3)
+    wait_until("the end of a keeper that is of no use any more", lambda: gone(keeper.pid))
+
+    (killed,) = [member.id for member in hosts.voters(1) if member.endpoints == (f"{address(3)}:{hosts.port}",)]
+    hosts.keeper(3).children()[0].kill()  # etcd itself, of a version that may not be started again on its data
+    wait_until("another member", lambda: (now := hosts.voters(1)) and killed not in {member.id for member in now})
+    hosts.whole(1, 2, 3)
+
+    hosts.job.finish()
+    assert [agent.wait() for agent in agents.values()] == [0, 0, 0], hosts.job.outputs()
+    assert len(hosts.job.events("start")) == 3 + 2 + 3 + 2 + 3, "only who came or went disturbs the ranks"
+
+
+def test_the_loss_of_two_of_three_is_told(hosts: Hosts) -> None:
+    agents = [hosts.start(host, 0) for host in range(3)]
+    hosts.runs(1, 3)
+    hosts.whole(0, 1, 2)
+    for lost in (0, 1):
+        hosts.lose(agents[lost])
+    assert agents[2].wait() == 69, hosts.job.outputs()
+    assert "2 of the 3 members of this job's etcd are lost" in agents[2].output()
