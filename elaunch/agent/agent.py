@@ -91,7 +91,7 @@ class Agent:
             steading=parts.backend.steading,
         )
         if parts.backend.steading is not None:
-            parts.backend.steading.on_endpoints = self._write_farewell
+            parts.backend.steading.listeners.append(self._write_farewell)
 
     async def run(self) -> End:
         """The job's end, as the leader told it. Raises EtcdLostError when etcd does not come back."""

@@ -105,7 +105,9 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     stack.push_async_callback(spawner.close)
     await _ask_torch(options, preparation, spared, stack)
     backend = await open_backend(options, spared.append)
-    stack.enter_context(registered(options.job, backend.endpoints, etcd_access(options)))
+    register = stack.enter_context(registered(options.job, lambda: backend.endpoints, etcd_access(options)))
+    if backend.steading is not None:
+        backend.steading.listeners.append(register)
     stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
     address = local_address(options)
     board = StatusBoard()

@@ -58,8 +58,9 @@ class Backend:
             return ""
         silent = [member for member, health in zip(members, healths, strict=True) if health is None]
         return (
-            f"{len(silent)} of the {len(members)} members of this job's etcd are lost ({', '.join(silent)}):"
-            f" without {len(members) // 2 + 1} of them nothing can be decided; start the job again"
+            f"{len(silent)} of the {len(members)} members of this job's etcd do not answer here ({', '.join(silent)}):"
+            f" without {len(members) // 2 + 1} nothing can be decided; start the job again, or, where the others go on,"
+            " this node"
         )
 
     async def release(self, nodes: str, timeout: float) -> None:

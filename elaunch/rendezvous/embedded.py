@@ -1,26 +1,20 @@
 """An etcd of our own, for jobs that have none: started by the node that owns the rendezvous endpoint.
 
-From three nodes on it has a member on three of them: the others are started here as well (:func:`join_embedded`).
+From three nodes on it has a member on three of them: the others are started here as well (berths.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import elaunch
-from elaunch.errors import EndpointUnreachableError, StartError, UsageError
+from elaunch.errors import EndpointUnreachableError, UsageError
 from elaunch.rendezvous.addresses import (
     IPAddress,
     bindable,
@@ -36,74 +30,16 @@ from elaunch.rendezvous.binary import EtcdBinary, find_etcd
 from elaunch.rendezvous.child import Layout
 from elaunch.rendezvous.endpoints import credentials, parse_endpoints
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.hiring import GRACE, TIMEOUT, EmbeddedEtcd, ask, embedded, hire, made_directory
 from elaunch.rendezvous.home import Meeting, SavedMembers, default_state_dir
-from elaunch.rendezvous.keeper import Order
+from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.tls import Tls
-from elaunch.rendezvous.trio import Berth, MemberList
-from elaunch.rendezvous.waiting import within
 
-__all__ = [
-    "EmbeddedEtcd",
-    "EtcdBinary",
-    "adopt_embedded",
-    "ensure_embedded",
-    "find_etcd",
-    "join_embedded",
-    "offer",
-    "owns",
-]
+__all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
 
-_TIMEOUT = 25.0  # seconds until an embedded etcd must serve: longer than its keeper waits for it
 _POLL = 0.05
-GRACE = 5.0  # seconds
 _IN_USE = 2.0  # seconds: for so long another job's agents here may be about to leave
 _PROBE = 2.0  # seconds for whatever holds the port to answer as an etcd would
-
-
-@dataclass
-class EmbeddedEtcd:
-    """An etcd that serves at ``endpoints``, kept at least until :meth:`release` or this process's end.
-
-    ``keeper`` is the pid of the keeper if this process started it, else 0: it must survive this process, so
-    spare it when you stop your children. ``notice`` is something that the user should know, or empty. ``peer`` is its
-    URL for other members, empty where it can have none.
-    """
-
-    endpoints: tuple[str, ...]
-    version: str
-    notice: str = ""
-    keeper: int = 0
-    peer: str = ""
-    _talk: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = field(default=None, repr=False)
-    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-
-    @property
-    def ours(self) -> bool:
-        """Whether a keeper on this host holds it."""
-        return self._talk is not None
-
-    async def ended(self) -> None:
-        """Until the keeper has ended."""
-        if self._talk is not None:
-            with contextlib.suppress(ConnectionError):
-                await self._talk[0].read()
-
-    async def release(self, timeout: float, *, forsaken: bool = False) -> None:
-        """Say that this agent needs it no more, and wait up to ``timeout`` seconds for its end.
-
-        It ends once no other agent of this host and no node of the job is left, and goes on until then; if it is
-        ``forsaken`` by the other members, so that it can know of no node, once no other agent of this host is left.
-        """
-        if self._talk is None:
-            return
-        (reader, writer), self._talk = self._talk, None
-        with contextlib.suppress(ConnectionError, asyncio.TimeoutError, subprocess.TimeoutExpired):
-            writer.write(b"forsaken\n" if forsaken else b"release\n")
-            writer.write_eof()
-            await within(timeout, reader.read())
-            if self._process is not None:
-                await asyncio.to_thread(self._process.wait, timeout)
-        writer.close()
 
 
 async def ensure_embedded(
@@ -133,66 +69,11 @@ async def ensure_embedded(
     if endpoint is None or endpoint.endswith(":0"):  # torchrun's way to say: any free port will do
         directory = Path(tempfile.mkdtemp(prefix="elaunch-", dir=_short_temporary_directory()))
         order = Order(job, str(directory), (), Layout(directory).endpoint, True, "", grace, 0, ())
-        return await _hire(order)
+        return await hire(order)
     parse_endpoints([endpoint])
     host, _, port = endpoint.rpartition(":")
     place = _Place(host, int(port), job, state_dir, several_hosts, grace, tls, address, tuple(others))
     return await place.ensure()
-
-
-async def adopt_embedded(job: str, address: str, port: int) -> EmbeddedEtcd | None:
-    """The member of ``job`` that an earlier agent of this host has left behind at ``port``, if there is one."""
-    talk: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-    try:
-        talk = await asyncio.open_unix_connection(str(Meeting(port, own_loopback(address)).socket))
-        answer = await _ask(talk, job)
-    except (ConnectionError, FileNotFoundError):
-        return None
-    if "endpoint" not in answer:
-        talk[1].close()
-        return None
-    return _embedded(answer, talk)
-
-
-async def join_embedded(job: str, berth: Berth, listed: MemberList, *, state_dir: Path | None = None) -> EmbeddedEtcd:
-    """Start the member that the cluster of ``listed`` has taken in for ``berth``.
-
-    Raises ElaunchError where it cannot be started.
-    """
-    listen_at = bindable(berth.address)
-    port, peer_port = (int(text.rpartition(":")[2]) for text in (berth.endpoint, berth.peer))
-    meeting = Meeting(port, own_loopback(berth.address))
-    lock = meeting.try_lock()
-    if lock is None:
-        raise StartError(f"another etcd of this host has port {port}")
-    try:
-        directory = _made(state_dir or default_state_dir(job, port, berth.address))
-        order = Order(
-            job=job,
-            directory=str(directory),
-            listen=(join(listen_at, port),),
-            endpoint=berth.endpoint,
-            disposable=False,
-            meeting=str(meeting.socket),
-            grace=GRACE,
-            agent=0,
-            keep_open=(lock,),
-            peer=berth.peer,
-            listen_peer=join(listen_at, peer_port),
-            cluster=listed.peers,
-            others=listed.endpoints,
-        )
-        return await _hire(order)
-    finally:
-        os.close(lock)  # the keeper has its own
-
-
-def offer(node_id: str, address: str, port: int) -> Berth:
-    """Where a node could keep a member: at ``port`` if that is free, else at any. Raises OSError."""
-    listen_at = bindable(address)
-    client = free_port(listen_at, port)
-    peer = next(free for _ in range(10) if (free := free_port(listen_at)) != client)
-    return Berth(node_id, address, f"http://{join(address, peer)}", join(address, client))
 
 
 def _short_temporary_directory() -> str | None:
@@ -220,7 +101,7 @@ class _Place:
 
     async def ensure(self) -> EmbeddedEtcd:
         meeting, busy = Meeting(self.port, self._loopback), ""
-        deadline = time.monotonic() + _TIMEOUT
+        deadline = time.monotonic() + TIMEOUT
         used_since: float | None = None
         while time.monotonic() < deadline:
             lock = meeting.try_lock()
@@ -231,9 +112,9 @@ class _Place:
                     os.close(lock)  # the keeper has its own
             with contextlib.suppress(ConnectionError, FileNotFoundError):
                 talk = await asyncio.open_unix_connection(str(meeting.socket))
-                answer = await _ask(talk, self.job)
+                answer = await ask(talk, self.job)
                 if "endpoint" in answer:
-                    return _embedded(answer, talk)
+                    return embedded(answer, talk)
                 talk[1].close()
                 busy = answer.get("busy", "")
                 used_since = (used_since or time.monotonic()) if "in_use" in answer else None
@@ -243,7 +124,7 @@ class _Place:
         raise UsageError(
             f"rendezvous: port {self.port} is taken by job {busy} on this host; give this job another port"
             if busy
-            else f"rendezvous: the keeper of port {self.port} did not serve or end within {_TIMEOUT:.0f} s"
+            else f"rendezvous: the keeper of port {self.port} did not serve or end within {TIMEOUT:.0f} s"
         )
 
     def _addresses(self) -> tuple[IPAddress, ...]:
@@ -258,14 +139,14 @@ class _Place:
         endpoint = join(local[0] if local else "127.0.0.1", self.port)
         if is_taken(addresses, self.port):
             return await self._foreign(endpoint)
-        directory = _made(self.state_dir or default_state_dir(self.job, self.port, self._loopback))
+        directory = made_directory(self.state_dir or default_state_dir(self.job, self.port, self._loopback))
         if elsewhere := await self._elsewhere(directory):
             return EmbeddedEtcd(elsewhere, "")
         listen = tuple(join(address, self.port) for address in addresses)
         meet, tls = str(meeting.socket), self.tls.paths if self.tls is not None else ()
         order = Order(self.job, str(directory), listen, endpoint, False, meet, self.grace, 0, (lock,), tls)
         notice = _outlived(Layout(directory))
-        etcd = await _hire(self._with_peer(order) if self.address else order)
+        etcd = await hire(self._with_peer(order) if self.address else order)
         return replace(etcd, notice=etcd.notice or notice)
 
     async def _elsewhere(self, directory: Path) -> tuple[str, ...]:
@@ -306,14 +187,6 @@ class _Place:
             await store.close()
 
 
-def _made(directory: Path) -> Path:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(f"rendezvous: cannot make {directory} for etcd: {error.strerror}") from error
-    return directory
-
-
 async def _serving(endpoints: Sequence[str], cluster: int) -> tuple[str, ...]:
     """Those of ``endpoints`` at which etcd serves, if it has a majority; of this ``cluster``, if it is not 0."""
     store = EtcdStore(endpoints) if endpoints else None
@@ -341,83 +214,3 @@ def _outlived(layout: Layout) -> str:
     return (
         f"none of the job's former etcd members ({', '.join(others)}) answers; started anew, their data are in {aside}"
     )
-
-
-async def _hire(order: Order) -> EmbeddedEtcd:
-    """Start a keeper and wait until its etcd serves. A keeper takes its directory away itself, unless it has died."""
-    try:
-        return await _hired(order)
-    except StartError:
-        if order.disposable:
-            shutil.rmtree(order.directory, ignore_errors=True)
-        raise
-
-
-async def _hired(order: Order) -> EmbeddedEtcd:
-    ours, its = socket.socketpair()
-    try:
-        with its:
-            order = replace(order, agent=its.fileno())
-            process = _spawn(order)
-    except OSError as error:
-        ours.close()
-        raise StartError(f"cannot start the keeper of the embedded etcd: {error}") from error
-    talk = await asyncio.open_unix_connection(sock=ours)
-    try:
-        answer = await _ask(talk, order.job)
-    except ConnectionError:
-        raise StartError(f"the keeper of the embedded etcd died: {_last_words(order)}") from None
-    if "endpoint" not in answer:
-        talk[1].close()
-        raise EndpointUnreachableError(answer["error"])
-    return _embedded(answer, talk, process)
-
-
-def _log(order: Order) -> Path:
-    return Path(order.directory) / "keeper.log"
-
-
-def _last_words(order: Order) -> str:
-    try:
-        return _log(order).read_text(errors="replace").strip().splitlines()[-1][-500:]
-    except (OSError, IndexError):
-        return "it said nothing"
-
-
-def _spawn(order: Order) -> subprocess.Popen[bytes]:
-    with _log(order).open("wb") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "elaunch.rendezvous.keeper", order.encode()],
-            cwd=Path(elaunch.__file__).parents[1],  # not the user's: his modules must not shadow ours
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            pass_fds=(order.agent, *order.keep_open),
-            start_new_session=True,
-        )
-
-
-async def _ask(talk: tuple[asyncio.StreamReader, asyncio.StreamWriter], job: str) -> dict[str, str]:
-    """The keeper's answer. Raises ConnectionError if it has ended."""
-    reader, writer = talk
-    writer.write(json.dumps({"job": job}).encode() + b"\n")
-    try:
-        line = await within(_TIMEOUT, reader.readline())
-    except asyncio.TimeoutError:
-        writer.close()
-        raise ConnectionResetError("the keeper does not answer") from None
-    if not line:
-        writer.close()
-        raise ConnectionResetError("the keeper has ended")
-    answer: dict[str, str] = json.loads(line)
-    return answer
-
-
-def _embedded(
-    answer: dict[str, str],
-    talk: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-    process: subprocess.Popen[bytes] | None = None,
-) -> EmbeddedEtcd:
-    pid = 0 if process is None else process.pid
-    endpoint, peer = answer["endpoint"], answer.get("peer", "")
-    return EmbeddedEtcd((endpoint,), answer["version"], answer["notice"], pid, peer, talk, process)

@@ -11,8 +11,9 @@ from typing import NoReturn
 import structlog
 
 from elaunch.errors import CompactedError, ElaunchError, EtcdLostError, EtcdRefusedError
-from elaunch.rendezvous.embedded import EmbeddedEtcd, adopt_embedded, join_embedded, offer
+from elaunch.rendezvous.berths import adopt_embedded, join_embedded, offer
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.hiring import EmbeddedEtcd
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import decode, encode
 from elaunch.rendezvous.trio import Berth, MemberList
@@ -24,8 +25,8 @@ class Steading:
     """One agent's place for a member of its job's etcd, over all of the agent's node ids.
 
     ``port`` is the one to be taken where it is free. ``spare`` hears the pid of a keeper that was started: it may
-    outlive this process. ``held`` is the member that this host has from the start. ``on_endpoints`` is called when etcd
-    is to be found elsewhere than before.
+    outlive this process. ``held`` is the member that this host has from the start. :attr:`listeners` are called
+    when etcd is to be found elsewhere than before.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Steading:
         self._port = port
         self._held = held
         self._state_dir = state_dir
-        self.on_endpoints: Callable[[], None] = lambda: None
+        self.listeners: list[Callable[[], None]] = []
         self._spare = spare
         self._listed = MemberList((), ())
         self._news = asyncio.Event()
@@ -110,7 +111,8 @@ class Steading:
             return
         if self._listed.endpoints and set(self._listed.endpoints) != set(self._store.endpoints):
             self._store.use(self._listed.endpoints)
-            self.on_endpoints()
+            for listener in self.listeners:
+                listener()
         self._news.set()
 
     def _watch_member(self) -> asyncio.Task[None] | None:
