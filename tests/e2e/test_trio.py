@@ -20,10 +20,10 @@ from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Agent, Event, Job, gone, wait_until
 from tests.etcd.servers import free_port
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
 SIGNALLED = (str(PROGRAMS / "signalled.py"),)
-PROMPT = "--rdzv-conf=lease_ttl=4,last_call_timeout=0.5,etcd_timeout=3"
+PROMPT = "--rdzv-conf=lease_ttl=6,last_call_timeout=0.5,etcd_timeout=3"
 KEEPER = "elaunch.rendezvous.keeper"
 WHOLE = 40.0  # seconds for the trio to be whole: etcd itself takes in nobody within 5 s of a change
 
