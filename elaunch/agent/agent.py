@@ -75,7 +75,10 @@ class Agent:
             next_heartbeat=parts.pulse.next,
             stop_ranks=self._stop_ranks,
             security=options.security,
+            steading=parts.backend.steading,
         )
+        if parts.backend.steading is not None:
+            parts.backend.steading.listeners.append(self._write_farewell)
 
     async def run(self) -> End:
         """The job's end, as the leader told it. Raises EtcdLostError when etcd does not come back."""
@@ -88,7 +91,7 @@ class Agent:
                 try:
                     return await self._beside(running, self._join())
                 except LeaseLostError as error:
-                    self._tell_lost(error)
+                    await self._tell_lost(error)
                 self._signals.detach()
                 if self._signals.first is not None:
                     return stopped_by(self._signals.first)
@@ -114,11 +117,13 @@ class Agent:
             joining.cancel()
             await asyncio.gather(joining, return_exceptions=True)
 
-    def _tell_lost(self, error: LeaseLostError) -> None:
+    async def _tell_lost(self, error: LeaseLostError) -> None:
         log = structlog.get_logger()
         if self._parts.deadline_passed.is_set():
             log.warning("deadline_passed", reason="the lease was not renewed in time, and the ranks were killed")
         log.warning("lease_lost", reason=str(error))
+        if lost := await self._parts.backend.majority_lost():
+            log.warning("etcd_majority_lost", text=lost)
 
     def _join(self) -> asyncio.Task[End]:
         options = self._options
@@ -159,8 +164,12 @@ class Agent:
 
     def _on_lease(self, lease: int) -> None:
         self._lease = lease
+        self._write_farewell()
+
+    def _write_farewell(self) -> None:
+        where, access = self._parts.backend.endpoints, etcd_access(self._options)
         try:
-            write_farewell(self._parts.farewell, self._parts.backend.endpoints, etcd_access(self._options), lease)
+            write_farewell(self._parts.farewell, where, access, self._lease)
         except OSError as error:  # only costs the others the rest of the lease, should this agent be killed
             structlog.get_logger().warning("farewell_not_written", reason=str(error))
 
@@ -175,11 +184,14 @@ class Agent:
             with suppress(EtcdLostError, EtcdRefusedError):
                 await self._parts.backend.store.revoke(self._lease)
         except EndpointUnreachableError as error:
-            raise EtcdLostError(f"{error}; its lease is lost and its ranks were stopped{self._advice()}") from None
+            advice = await self._advice()
+            raise EtcdLostError(f"{error}; its lease is lost and its ranks were stopped{advice}") from None
 
-    def _advice(self) -> str:
+    async def _advice(self) -> str:
         if self._options.backend == "etcd":
             return ""
+        if lost := await self._parts.backend.majority_lost():
+            return f"; {lost}"
         return (
             "; this job's etcd ran embedded on the node that owns the rendezvous endpoint, and was lost with it:"
             " use an etcd of your own (--rdzv-backend=etcd --rdzv-endpoint=HOST:2379) to survive the loss of that node"

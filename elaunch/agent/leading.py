@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 import structlog
 
@@ -20,6 +21,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Leader, Node
 from elaunch.rendezvous.store import Store
+from elaunch.rendezvous.waiting import beside, cancelled
 
 IN_VAIN = 120.0  # seconds without a handover to controllers that were there, and did not lead when they could
 ASK_AGAIN = 1.0  # seconds until an etcd that refused is asked again
@@ -38,7 +40,9 @@ class Candidate:
         node: Node,
         lease: Lease,
         on_end: Callable[[End], None],
+        tend: Callable[[Leadership], Coroutine[Any, Any, None]],
     ) -> None:
+        """``tend`` is what else whoever leads has to look after; it ends when it is cancelled, or has nothing to do."""
         self._store = store
         self._keys = keys
         self._policy = policy
@@ -47,6 +51,7 @@ class Candidate:
         self._node = node
         self._lease = lease
         self._on_end = on_end
+        self._tend = tend
         self._term: Term | None = None
         self._in_vain = False
         self._log = structlog.get_logger().bind(job=keys.job, node=node.node_id)
@@ -95,7 +100,7 @@ class Candidate:
                 self._term = term
                 self._server.serve(self._keys.job, term, token)
                 try:
-                    if not await self._serve(term):
+                    if not await self._serve(term, leadership):
                         self._server.pause(self._keys.job)
                         await resign(self._store, leadership, self._lease)
                         return False
@@ -109,14 +114,14 @@ class Candidate:
             self._server.pause(self._keys.job)
             self._term = None
 
-    async def _serve(self, term: Term) -> bool:
+    async def _serve(self, term: Term, leadership: Leadership) -> bool:
         """Whether the term went on to the end of the job, and not only until a controller was there to take over."""
         relief = asyncio.create_task(self._await_relief(term))
+        tending, running = asyncio.create_task(self._tend(leadership)), asyncio.create_task(term.run())
         try:
-            await term.run()
+            await beside([tending], running)
         finally:
-            relief.cancel()
-            await asyncio.gather(relief, return_exceptions=True)
+            await cancelled(running, tending, relief)
         return term.job.phase.final
 
     async def _await_relief(self, term: Term) -> None:

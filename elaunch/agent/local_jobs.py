@@ -10,7 +10,7 @@ import dataclasses
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,10 +38,28 @@ def folder(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 @contextmanager
-def registered(job: str, endpoints: tuple[str, ...], access: EtcdAccess, place: Path | None = None) -> Iterator[None]:
-    """Leave a file while the context lasts. Where it cannot be, that costs `elaunch ps` an option, no more."""
+def registered(
+    job: str, endpoints: Callable[[], tuple[str, ...]], access: EtcdAccess, place: Path | None = None
+) -> Iterator[Callable[[], None]]:
+    """Leave a file while the context lasts; what it gives writes it anew, with the ``endpoints`` of then.
+
+    Where it cannot be, that costs `elaunch ps` an option, no more.
+    """
     place = place or folder()
     path = place / f"{os.getpid()}.json"
+
+    def write() -> None:
+        _write(path, job, endpoints(), access)
+
+    write()
+    try:
+        yield write
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _write(path: Path, job: str, endpoints: tuple[str, ...], access: EtcdAccess) -> None:
     me = process(os.getpid())
     record = {
         "job": job,
@@ -52,7 +70,7 @@ def registered(job: str, endpoints: tuple[str, ...], access: EtcdAccess, place: 
         "access": {k: v for k, v in dataclasses.asdict(access).items() if k != "password"},
     }
     try:
-        _make(place)
+        _make(path.parent)
         draft = path.with_suffix(".new")
         draft.unlink(missing_ok=True)
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -60,11 +78,6 @@ def registered(job: str, endpoints: tuple[str, ...], access: EtcdAccess, place: 
         draft.replace(path)
     except OSError as error:
         structlog.get_logger().debug("local_job_not_registered", reason=str(error))
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            path.unlink()
 
 
 def local_jobs(place: Path | None = None) -> list[LocalJob]:

@@ -21,13 +21,14 @@ from elaunch.controller.commands import Command, End, Request
 from elaunch.controller.job import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.errors import ElaunchError, EtcdLostError, EtcdRefusedError
-from elaunch.rendezvous.election import Election
+from elaunch.rendezvous.election import Election, Leadership
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Node, Spec
 from elaunch.rendezvous.seats import await_seat
-from elaunch.rendezvous.store import Store
+from elaunch.rendezvous.steading import Steading
+from elaunch.rendezvous.steward import MemberStore, Steward
 from elaunch.rendezvous.waiting import beside, cancelled
 
 CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
@@ -37,7 +38,7 @@ CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
 class Site:
     """What stays the same over all node ids of one agent."""
 
-    store: Store
+    store: MemberStore
     keys: JobKeys
     spec: Spec
     policy: Policy
@@ -52,6 +53,7 @@ class Site:
     next_heartbeat: NextHeartbeat
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
     security: Security = OPEN
+    steading: Steading | None = None
 
 
 def new_node_id() -> str:
@@ -131,15 +133,23 @@ class Membership:
         finally:
             await cancelled(waiting)
 
+    async def _tend(self, leadership: Leadership) -> None:
+        """While this node leads: look after the members of an embedded etcd."""
+        site = self._site
+        if site.steading is not None:
+            await Steward(site.store, site.keys, leadership.guard, site.clock).run()
+
     async def _until_end(self, lease: Lease, first: bool) -> End:
         site = self._site
         candidate = Candidate(
-            site.store, site.keys, site.policy, site.clock, site.server, self._node, lease, self.resign
+            site.store, site.keys, site.policy, site.clock, site.server, self._node, lease, self.resign, self._tend
         )
         spread = CLAIM_SPREAD * site.policy.max_nodes
         election = Election(site.store, site.keys, lease.id, spread=spread, leave_to=candidate.leave_to_controllers)
         leading = asyncio.create_task(candidate.run(election, first))
         tasks = [leading, asyncio.create_task(lease.keep()), asyncio.create_task(self._follow(election))]
+        if self._site.steading is not None:
+            tasks.append(asyncio.create_task(self._site.steading.attend(self._node.node_id, lease.id)))
         try:
             end = await beside(tasks, self._end)
             await beside(tasks, asyncio.ensure_future(site.stop_ranks(None)))

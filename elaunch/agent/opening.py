@@ -104,10 +104,10 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     spawner = await open_spawner()
     stack.push_async_callback(spawner.close)
     await _ask_torch(options, preparation, spared, stack)
-    backend = await open_backend(options)
-    if backend.embedded is not None:
-        spared.append(backend.embedded.keeper)
-    stack.enter_context(registered(options.job, backend.endpoints, etcd_access(options)))
+    backend = await open_backend(options, spared.append)
+    register = stack.enter_context(registered(options.job, lambda: backend.endpoints, etcd_access(options)))
+    if backend.steading is not None:
+        backend.steading.listeners.append(register)
     stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
     address = local_address(options)
     board = StatusBoard()

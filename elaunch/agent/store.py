@@ -4,45 +4,82 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
 from elaunch.errors import ElaunchError, EndpointUnreachableError
-from elaunch.rendezvous.addresses import own_address, owns, resolve
+from elaunch.rendezvous.addresses import own_address, own_loopback, owns, resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.steading import Steading
 from elaunch.rendezvous.tls import NAME, Tls
+from elaunch.rendezvous.trio import SIZE
 from elaunch.rendezvous.waiting import within
 
 LOOPBACK = "127.0.0.1"
 LOOK = 2.0  # seconds for a last look at who needs the embedded etcd
+TWO = (
+    "the etcd of a job of two nodes runs on this host alone, and the job ends with it:"
+    " from three nodes on it has members on three of them"
+)
 CHECK_EXTERNAL = 5.0  # seconds that an etcd which should be there gets for its first answer
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """An etcd that answers: its endpoints, and the embedded one where this node keeps it."""
+    """An etcd that answers, the embedded one where this node keeps it, and this node's part in one of several hosts."""
 
     store: EtcdStore
-    endpoints: tuple[str, ...]
     embedded: EmbeddedEtcd | None
+    steading: Steading | None = None
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where etcd is, as far as is known now."""
+        return self.store.endpoints
+
+    @property
+    def held(self) -> EmbeddedEtcd | None:
+        """What of an embedded etcd runs on this host now."""
+        return self.embedded if self.steading is None else self.steading.held
+
+    async def majority_lost(self) -> str:
+        """Where an embedded etcd has too few members left to decide anything, a sentence that says so."""
+        members = self.endpoints
+        if self.steading is None or len(members) < SIZE - 1:
+            return ""
+        healths = await asyncio.gather(*(self.store.health(member, timeout=LOOK) for member in members))
+        if any(health is not None and health.leader for health in healths):
+            return ""
+        silent = [member for member, health in zip(members, healths, strict=True) if health is None]
+        return (
+            f"{len(silent)} of the {len(members)} members of this job's etcd do not answer here ({', '.join(silent)}):"
+            f" without {len(members) // 2 + 1} nothing can be decided; start the job again, or, where the others go on,"
+            " this node"
+        )
 
     async def release(self, nodes: str, timeout: float) -> None:
         """Close the store, and end an embedded etcd: at once, or after this agent where others still need it.
 
         ``nodes`` is the prefix of the job's node keys. Only an etcd that nobody needs is waited for.
         """
-        if self.embedded is not None:
+        held, forsaken = self.held, False
+        if held is not None and len(self.endpoints) > 1:
+            timeout = 0.0  # members end together, and none can tell that it was the last
+            health = await self.store.health(held.endpoints[0], timeout=LOOK)
+            forsaken = health is not None and not health.leader
+        elif held is not None:
             with contextlib.suppress(ElaunchError, asyncio.TimeoutError):
                 if (await within(LOOK, self.store.list(nodes))).items:
                     timeout = 0.0
         await self.store.close()
-        if self.embedded is not None:
-            await self.embedded.release(timeout)
+        if held is not None:
+            await held.release(timeout, forsaken=forsaken)
 
 
 def open_store(endpoints: tuple[str, ...], access: EtcdAccess) -> EtcdStore:
@@ -73,8 +110,30 @@ def tls_access(tls: Tls) -> EtcdAccess:
     return EtcdAccess("https", str(tls.authority), cert, key, server_name=NAME)
 
 
-async def open_backend(options: LaunchOptions) -> Backend:
-    """Find or start the job's etcd. Raises EndpointUnreachableError, or UsageError where a port is taken."""
+async def open_backend(options: LaunchOptions, spare: Callable[[int], None] = lambda _: None) -> Backend:
+    """Find or start the job's etcd. Raises EndpointUnreachableError, or UsageError where a port is taken.
+
+    ``spare`` hears the pid of each keeper that is started, now or later: it may have to outlive this process.
+    """
+    backend = await _found(options)
+    embedded = backend.embedded
+    if embedded is not None:
+        spare(embedded.keeper)
+    if not may_spread(options):
+        return backend
+    try:
+        address = await asyncio.to_thread(local_address, options)
+    except BaseException:
+        await backend.store.close()
+        if embedded is not None:
+            await embedded.release(0.0)
+        raise
+    held = embedded if embedded is not None and embedded.ours else None
+    steading = Steading(backend.store, options.job, address, options.endpoints[0].port, held=held, spare=spare)
+    return replace(backend, steading=steading)
+
+
+async def _found(options: LaunchOptions) -> Backend:
     embedded: EmbeddedEtcd | None = None
     endpoints = tuple(str(e) for e in options.endpoints)
     if options.standalone:
@@ -88,22 +147,24 @@ async def open_backend(options: LaunchOptions) -> Backend:
                 state_dir=None,
                 several_hosts=options.max_nodes > 1,
                 tls=options.security.tls,
+                address=await asyncio.to_thread(local_address, options) if may_spread(options) else "",
+                others=endpoints[1:],
             )
             endpoints = tuple(embedded.endpoints)
+            if options.max_nodes == SIZE - 1:
+                structlog.get_logger().info("embedded_etcd", text=TWO)
         else:
             return await _wait_for_owner(options)
     if embedded is not None and embedded.notice:
         structlog.get_logger().warning("embedded_etcd", text=embedded.notice)
     try:
-        return await _checked(open_store(endpoints, etcd_access(options)), endpoints, CHECK_EXTERNAL, embedded)
+        return await _checked(open_store(endpoints, etcd_access(options)), CHECK_EXTERNAL, embedded)
     except EndpointUnreachableError as error:
         advice = "; check --rdzv-endpoint, and that an etcd runs there" if options.backend == "etcd" else ""
         raise EndpointUnreachableError(f"{error}{advice}", error.cause) from None
 
 
-async def _checked(
-    store: EtcdStore, endpoints: tuple[str, ...], patience: float, embedded: EmbeddedEtcd | None
-) -> Backend:
+async def _checked(store: EtcdStore, patience: float, embedded: EmbeddedEtcd | None) -> Backend:
     try:
         version = await store.check(timeout=patience)
     except BaseException:
@@ -111,20 +172,20 @@ async def _checked(
         if embedded is not None:
             await embedded.release(0.0)
         raise
-    structlog.get_logger().debug("etcd_found", endpoints=endpoints, version=version)
-    return Backend(store, endpoints, embedded)
+    structlog.get_logger().debug("etcd_found", endpoints=store.endpoints, version=version)
+    return Backend(store, embedded)
 
 
 async def _wait_for_owner(options: LaunchOptions) -> Backend:
     """The etcd of the node that owns the endpoint, which may come later than this one. So may its name."""
     endpoint, patience = options.endpoints[0], options.conf.read_timeout
-    where = (str(endpoint),)
+    where = tuple(str(one) for one in options.endpoints)
     log = structlog.get_logger()
     log.info("rendezvous", text=f"waiting up to {patience:g} s for the node that owns {endpoint}")
     if not await asyncio.to_thread(resolve, endpoint.host):
         log.warning("rendezvous", text=f"the name {endpoint.host} is not known here; looking for it again and again")
     try:
-        return await _checked(open_store(where, etcd_access(options)), where, patience, None)
+        return await _checked(open_store(where, etcd_access(options)), patience, None)
     except EndpointUnreachableError as error:
         raise EndpointUnreachableError(
             f"rendezvous: the node that owns {endpoint} did not answer within {patience:g} s (read_timeout): "
@@ -133,11 +194,21 @@ async def _wait_for_owner(options: LaunchOptions) -> Backend:
         ) from None
 
 
+def may_spread(options: LaunchOptions) -> bool:
+    """Whether the job's etcd is its own, and can have members on several hosts."""
+    embedded = options.backend != "etcd" and not options.standalone
+    return embedded and options.max_nodes >= SIZE and options.security.tls is None
+
+
 def is_host(options: LaunchOptions) -> bool:
-    """Whether this node keeps the embedded etcd: the endpoint is one of its addresses, or it was told so."""
+    """Whether this node starts the embedded etcd: the endpoint is one of its addresses, or it was told so.
+
+    A loopback address of its own that this node was given stands for a host of its own.
+    """
     if options.conf.is_host is not None:
         return options.conf.is_host
-    return owns(options.endpoints[0].host)
+    host, own = options.endpoints[0].host, own_loopback(options.local_addr or "")
+    return owns(host) and own_loopback(host) in ("", own or own_loopback(host))
 
 
 def local_address(options: LaunchOptions) -> str:

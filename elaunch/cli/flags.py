@@ -55,7 +55,7 @@ SIZE = (
 
 RENDEZVOUS = (
     Flag("rdzv_backend", "etcd, c10d or static", default="static", metavar="NAME"),
-    Flag("rdzv_endpoint", "HOST[:PORT], several with commas for etcd", default="", metavar="HOST:PORT"),
+    Flag("rdzv_endpoint", "HOST[:PORT], several with commas", default="", metavar="HOST:PORT"),
     Flag("rdzv_id", "the job's name; unique by default on one node", default="none", metavar="ID"),
     Flag("rdzv_conf", "more settings: KEY=VALUE,...", default="", metavar="K=V,..."),
     Flag("standalone", "one node, nothing else needed: the rendezvous is this process's own", "flag", False),

@@ -69,8 +69,6 @@ def _endpoints(values: Values, backend: Backend) -> tuple[Endpoint, ...]:
         ways = "give user=NAME and password_file=PATH in --rdzv-conf"
         raise UsageError(f"--rdzv-endpoint: an endpoint takes no user and no password: {ways}")
     endpoints = checked(values, "rdzv_endpoint", parse_endpoints, DEFAULT_PORTS[backend])
-    if len(endpoints) > 1 and backend != "etcd":
-        raise values.error("rdzv_endpoint", f"{backend} takes one endpoint; several are for etcd")
     if endpoints:
         return endpoints
     if backend == "static":

@@ -124,15 +124,18 @@ async def _send(call: Any, epoch: int, next_status: NextStatus, next_heartbeat: 
         asyncio.create_task(_statuses(outgoing, epoch, next_status)),
         asyncio.create_task(_heartbeats(outgoing, epoch, next_heartbeat)),
     ]
+    taking: asyncio.Task[pb.AgentMessage] | None = None
     try:
         while True:
-            await call.write(await beside(sources, asyncio.ensure_future(outgoing.get())))
+            taking = asyncio.create_task(outgoing.get())
+            await call.write(await beside(sources, taking))
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
         return
     finally:
-        for source in sources:
-            source.cancel()
-        await asyncio.gather(*sources, return_exceptions=True)
+        tasks: list[asyncio.Task[Any]] = [*sources, *([taking] if taking else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _statuses(outgoing: asyncio.Queue[pb.AgentMessage], epoch: int, next_status: NextStatus) -> None:

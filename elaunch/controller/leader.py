@@ -235,12 +235,13 @@ class Term:
         getter = asyncio.ensure_future(self._events.get())
         writing = self._ledger.writing
         waits = {getter, *watches} | ({writing} if writing else set())
-        done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        try:
+            done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            getter.cancel()  # of no effect on one that has its event
         events: list[Event] = []
         if getter in done:
             events.append(getter.result())
-        else:
-            getter.cancel()
         for watch in watches & done:
             watch.result()
         if writing in done:

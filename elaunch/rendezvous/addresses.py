@@ -95,6 +95,32 @@ def listen_addresses(host: str, *, several_hosts: bool) -> tuple[IPAddress, ...]
     return (ipaddress.ip_address("::" if socket.has_dualstack_ipv6() else "0.0.0.0"),)
 
 
+def own_loopback(host: str) -> str:
+    """The loopback address of ``host`` where it is one of its own, such as 127.0.0.3; "" for any other host."""
+    found = resolve(host)
+    special = [a for a in found if a.is_loopback and str(a) not in ("127.0.0.1", "::1", "127.0.1.1")]
+    return str(special[0]) if special and len(special) == len(found) else ""
+
+
+def bindable(host: str) -> str:
+    """An address to listen on so that others reach this machine at ``host``: its own where that is ours."""
+    found = sorted(resolve(host), key=lambda address: address.version)
+    for address in found:
+        if not address.is_unspecified and _bind_error(address, 0) is None:
+            return str(address)
+    return "::" if socket.has_dualstack_ipv6() else "0.0.0.0"
+
+
+def free_port(address: str, wanted: int = 0) -> int:
+    """``wanted`` if nobody listens there, else any free port of ``address``. Raises OSError."""
+    ip = ipaddress.ip_address(address)
+    if wanted and _bind_error(ip, wanted) is None:
+        return wanted
+    with socket.socket(socket.AF_INET6 if ip.version == 6 else socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
+
+
 def join(address: IPAddress | str, port: int) -> str:
     """``address:port``, with brackets where they are needed."""
     return f"[{address}]:{port}" if ":" in str(address) else f"{address}:{port}"

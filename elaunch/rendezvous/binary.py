@@ -26,6 +26,11 @@ class EtcdBinary:
     def order(self) -> tuple[int, ...]:
         return tuple(int(part) for part in re.findall(r"\d+", self.version)[:3])
 
+    @property
+    def sound(self) -> bool:
+        """Whether a member that was killed comes back as it was: 3.5.0 to 3.5.2 may not (see docs/etcd.md)."""
+        return not (3, 5, 0) <= self.order < (3, 5, 3)
+
 
 @functools.cache
 def find_etcd() -> EtcdBinary:

@@ -1,4 +1,4 @@
-"""The embedded etcd as a process: a single member that dies with its keeper."""
+"""The embedded etcd as a process: a member that dies with its keeper."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from elaunch.rendezvous.binary import EtcdBinary
 from elaunch.rendezvous.tls import Tls
+from elaunch.rendezvous.trio import NAME
 
-# A single member waits one election timeout before it serves.
-_TIMING = ("--heartbeat-interval", "20", "--election-timeout", "200")
+# A single member waits one election timeout before it serves. With others it must not take a slow disk for a death.
+_ALONE = ("--heartbeat-interval", "20", "--election-timeout", "200")
+_TOGETHER = ("--heartbeat-interval", "100", "--election-timeout", "1000")
 _SOCKET = "client:1"  # etcd wants even the name of a Unix socket to look like host:port
 _PEER = "unix://peer:1"  # nobody will ever connect; on a Unix socket it can clash with nobody
 NEEDED_SPACE = 128 << 20  # bytes; etcd sets aside two log segments of 64 MB
@@ -43,6 +46,11 @@ class Layout:
     @property
     def data(self) -> Path:
         return self.directory / "data"
+
+    @property
+    def members(self) -> Path:
+        """Where the other members are (see home.py), while there are any."""
+        return self.directory / "members.json"
 
     @property
     def log(self) -> Path:
@@ -90,29 +98,54 @@ def _complaint(line: str) -> str:
     return ": ".join([str(entry.get("msg", "")), ", ".join(more)] if more else [str(entry.get("msg", ""))])
 
 
+@dataclass(frozen=True, slots=True)
+class Quarters:
+    """Where a member listens (``address:port``; no ``listen``: on a Unix socket) and under what others know it.
+
+    ``endpoint`` is for clients on other hosts. ``peer`` is its URL for other members; without one there never are any.
+    ``cluster`` are the peer URLs of the cluster that it joins, its own included; none makes a cluster of its own.
+    """
+
+    listen: tuple[str, ...] = ()
+    endpoint: str = ""
+    listen_peer: str = ""
+    peer: str = ""
+    cluster: tuple[str, ...] = ()
+    tls: Tls | None = None
+
+    @property
+    def name(self) -> str:
+        return NAME + urlsplit(self.peer).netloc if self.peer else "embedded"
+
+    def flags(self) -> list[str]:
+        """etcd's own words for it."""
+        scheme = "http" if self.tls is None else "https"
+        clients = ",".join(f"{scheme}://{address}" for address in self.listen) or f"unix://{_SOCKET}"
+        peer = self.peer or _PEER
+        others = [f"other{number}={url}" for number, url in enumerate(self.cluster) if url != peer]
+        return [
+            *("--name", self.name, "--listen-client-urls", clients),
+            *("--advertise-client-urls", f"{scheme}://{self.endpoint}" if self.endpoint else clients),
+            *("--listen-peer-urls", f"http://{self.listen_peer}" if self.peer else _PEER),
+            *("--initial-advertise-peer-urls", peer, "--initial-cluster", ",".join([f"{self.name}={peer}", *others])),
+            *("--initial-cluster-state", "existing" if self.cluster else "new"),
+            *("--initial-cluster-token", secrets.token_hex(8)),
+            *(_TOGETHER if self.peer else _ALONE),
+            *(_tls_options(self.tls) if self.tls is not None and self.listen else ()),
+        ]
+
+
 def start(
-    binary: EtcdBinary,
-    layout: Layout,
-    listen: Sequence[str],
-    *,
-    keep_open: Sequence[int] = (),
-    tls: Tls | None = None,
+    binary: EtcdBinary, layout: Layout, quarters: Quarters, *, keep_open: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start etcd on the data of ``layout``, listening on each ``address:port``, without any on a Unix socket.
+    """Start etcd on the data of ``layout``.
 
     It inherits ``keep_open``: a lock on such a file lasts until etcd too is gone.
     """
-    scheme = "http" if tls is None else "https"
-    urls = ",".join(f"{scheme}://{address}" for address in listen) or f"unix://{_SOCKET}"
     command = [
-        *(str(binary.path), "--name", "embedded", "--data-dir", str(layout.data)),
-        *("--listen-client-urls", urls, "--advertise-client-urls", urls),
-        *("--listen-peer-urls", _PEER, "--initial-advertise-peer-urls", _PEER),
-        *("--initial-cluster", f"embedded={_PEER}", "--initial-cluster-token", secrets.token_hex(8)),
+        *(str(binary.path), "--data-dir", str(layout.data), *quarters.flags()),
         *("--auto-compaction-mode", "revision", "--auto-compaction-retention", "10000"),
         *("--logger", "zap", "--log-level", "warn"),
-        *_TIMING,
-        *(_tls_options(tls) if tls is not None and listen else ()),
     ]
     with layout.log.open("wb") as log:
         return subprocess.Popen(

@@ -18,19 +18,37 @@ from elaunch.rendezvous.methods import (
     LEASE_GRANT,
     LEASE_KEEP_ALIVE,
     LEASE_REVOKE,
+    MEMBER_ADD,
+    MEMBER_LIST,
+    MEMBER_PROMOTE,
+    MEMBER_REMOVE,
+    MEMBER_UPDATE,
     PUT,
     RANGE,
     STATUS,
     TXN,
 )
-from elaunch.rendezvous.store import Change, Compare, Delete, Field, KeyValue, Op, Put, Snapshot, Txn, TxnResult
+from elaunch.rendezvous.store import (
+    Change,
+    ClusterMember,
+    Compare,
+    Delete,
+    Field,
+    Health,
+    KeyValue,
+    Op,
+    Put,
+    Snapshot,
+    Txn,
+    TxnResult,
+)
 from elaunch.rendezvous.transport import Transport, TryAgainError
 from elaunch.rendezvous.waiting import within
 from elaunch.rendezvous.watch import prefix_range, watch, write
 
 
 class EtcdStore:
-    """A :class:`elaunch.rendezvous.store.Store` on an etcd cluster.
+    """A :class:`elaunch.rendezvous.store.Store` and :class:`~elaunch.rendezvous.store.Cluster` on etcd.
 
     ``endpoints`` are ``host:port``, ``[v6]:port`` or ``unix:/path``. A call tries one endpoint after the
     other, ``call_timeout`` seconds each, until ``deadline`` seconds have passed. Nothing is connected before
@@ -51,6 +69,18 @@ class EtcdStore:
         self._transport = Transport(
             parse_endpoints(endpoints), credentials or Credentials(), call_timeout, deadline, self._clock
         )
+
+    @property
+    def endpoints(self) -> tuple[str, ...]:
+        """Where etcd is looked for now."""
+        return tuple(endpoint.text for endpoint in self._transport.endpoints)
+
+    def use(self, endpoints: Sequence[str]) -> None:
+        """Look for etcd at these endpoints from now on. What runs on another one stays there until it breaks off.
+
+        Raises UsageError on an endpoint that cannot be parsed.
+        """
+        self._transport.use(parse_endpoints(endpoints))
 
     async def check(self, *, timeout: float | None = None) -> str:
         """The version of the etcd that answers and takes our credentials.
@@ -154,12 +184,41 @@ class EtcdStore:
         except LeaseLostError:
             return
 
+    async def members(self) -> tuple[ClusterMember, ...]:
+        answer = await self._transport.call(MEMBER_LIST, pb.MemberListRequest(linearizable=True))
+        return tuple(map(_member, answer.members))
+
+    async def add_learner(self, peer: str) -> None:
+        await self._transport.call_once(MEMBER_ADD, pb.MemberAddRequest(peerURLs=[peer], isLearner=True))
+
+    async def promote(self, member: int) -> None:
+        await self._transport.call_once(MEMBER_PROMOTE, pb.MemberPromoteRequest(ID=member))
+
+    async def remove(self, member: int) -> None:
+        await self._transport.call_once(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member))
+
+    async def move_peer(self, member: int, peer: str) -> None:
+        await self._transport.call_once(MEMBER_UPDATE, pb.MemberUpdateRequest(ID=member, peerURLs=[peer]))
+
+    async def health(self, endpoint: str, *, timeout: float) -> Health | None:
+        (parsed,) = parse_endpoints([endpoint])
+        answer = await self._transport.ask(parsed, STATUS, pb.StatusRequest(), timeout)
+        if answer is None:
+            return None
+        header = answer.header
+        return Health(header.cluster_id, header.member_id, answer.leader, str(answer.version))
+
     async def close(self) -> None:
         await self._transport.close()
 
 
 def _key_value(kv: pb.KeyValue) -> KeyValue:
     return KeyValue(kv.key.decode(), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
+
+
+def _member(member: pb.Member) -> ClusterMember:
+    endpoints = tuple(url.split("://", 1)[-1] for url in member.clientURLs)
+    return ClusterMember(member.ID, member.name, tuple(member.peerURLs), endpoints, member.isLearner)
 
 
 def _change(event: pb.Event) -> Change:

@@ -1,72 +1,40 @@
-"""The process that keeps an embedded etcd: it outlives its agents, and ends with the job.
+"""The process that keeps an embedded etcd, or one member of it: it outlives its agents, and ends with the job.
 
 An agent starts it and stays connected to it; other agents of the host connect too. While one is connected,
 etcd is kept. When all are gone, even by SIGKILL, etcd is kept while the job has a node; then keeper and etcd
-end, after a grace if somebody left without a word, so that a replacement finds them.
+end, after a grace if somebody left without a word, so that a replacement finds them. They end too when the other
+members let this one go (see trio.py), and when no agent is left and the others are lost for long.
 
-A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ...}`` once etcd serves, or
-``{"busy": JOB}``, with ``"in_use"`` while that job has agents here, or ``{"error": TEXT}``. The agent may say
-``release``, and closes its side. The keeper's side stays open until it has ended.
+A talk: the agent says ``{"job": ...}``, the keeper answers ``{"endpoint": ..., "peer": ...}`` once etcd serves,
+or ``{"busy": JOB}``, with ``"in_use"`` while that job has agents here, or ``{"error": TEXT}``. The agent may say
+``release``, or ``forsaken`` where the other members are lost, and closes its side. The keeper's side stays open
+until it has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from elaunch.errors import AmbiguousError, CompactedError, ElaunchError, EndpointUnreachableError
-from elaunch.rendezvous import child
+from elaunch.errors import ElaunchError
 from elaunch.rendezvous.binary import find_etcd
-from elaunch.rendezvous.child import NEEDED_SPACE, Layout
+from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.chronicle import Chronicle
+from elaunch.rendezvous.daemon import Daemon
 from elaunch.rendezvous.endpoints import credentials
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.home import SavedState
-from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import State, decode, encode
-from elaunch.rendezvous.store import KeyValue, Put, absent
+from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.tls import Tls
 from elaunch.rendezvous.waiting import within
 
-_START_TIMEOUT = 15.0  # seconds for etcd to serve
-_RESTARTS = 3  # of an etcd that was killed
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What the first agent asks for. ``grace`` is in seconds; ``agent`` and ``keep_open`` are inherited.
-
-    ``tls`` are the paths of a :class:`Tls`.
-    """
-
-    job: str
-    directory: str
-    listen: tuple[str, ...]
-    endpoint: str
-    disposable: bool
-    meeting: str
-    grace: float
-    agent: int
-    keep_open: tuple[int, ...]
-    tls: tuple[str, ...] = ()
-
-    def encode(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def decode(cls, text: str) -> Order:
-        values: dict[str, Any] = json.loads(text)
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **lists})
+_ASK = 5.0  # seconds between two looks whether the other members are still there, when no agent is
+_ALONE = 60.0  # seconds without a majority of the members after which a keeper without an agent ends
 
 
 class Keeper:
@@ -75,19 +43,15 @@ class Keeper:
     def __init__(self, order: Order) -> None:
         self._order = order
         self._layout = Layout(Path(order.directory))
-        self._saved = SavedState(self._layout.directory / "state.json")
-        self._keys = JobKeys(order.job)
-        self._tls = Tls.of(order.tls)
-        self._store = EtcdStore([order.endpoint], credentials=credentials(self._tls))
-        self._etcd: subprocess.Popen[bytes] | None = None
+        self._store = EtcdStore([order.endpoint, *order.others], credentials=credentials(Tls.of(order.tls)))
+        self._daemon = Daemon(order, self._layout, self._store)
         self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
         self._news = asyncio.Event()
+        self._chronicle = Chronicle(order, self._layout, self._store, self._news.set)
         self._agents = 1  # the first, which has started us; agents of other jobs do not count
         self._deserted = False  # an agent left without a word
-        self._nodes: set[str] = set()
-        self._final = False
         self._told_to_stop = False
-        self._notice = ""
+        self._forsaken = False
         self._ending = False
         self._writers: list[asyncio.StreamWriter] = []  # open until the end: that is how agents know it
 
@@ -100,14 +64,17 @@ class Keeper:
         watching = []
         try:
             try:
-                await self._start()
+                await self._daemon.start()
+                if not self._order.cluster:
+                    await self._chronicle.restore()
             except ElaunchError as error:
                 self._answer.set_result({"error": str(error)})
                 await asyncio.wait({first_talk}, timeout=1.0)
                 return
-            watching = [asyncio.create_task(work) for work in (self._follow(), self._supervise())]
+            watching = [asyncio.create_task(work) for work in (self._chronicle.follow(), self._supervise())]
+            version, peer = find_etcd().version, self._order.peer
             self._answer.set_result(
-                {"endpoint": self._order.endpoint, "version": find_etcd().version, "notice": self._notice}
+                {"endpoint": self._order.endpoint, "version": version, "notice": self._daemon.notice, "peer": peer}
             )
             for task in watching:
                 task.add_done_callback(lambda _: self._stop_soon())
@@ -156,7 +123,8 @@ class Keeper:
             counted = True
             writer.write(json.dumps(await self._answer).encode() + b"\n")
             while word := await reader.readline():
-                released = released or word == b"release\n"
+                released = released or word in (b"release\n", b"forsaken\n")
+                self._forsaken = self._forsaken or word == b"forsaken\n"
         except (ConnectionError, ValueError):
             pass  # an agent that is gone
         finally:
@@ -165,168 +133,44 @@ class Keeper:
                 self._deserted = self._deserted or not released
                 self._news.set()
 
-    async def _start(self) -> None:
-        """Start etcd, on the data of an earlier unclean end if there are any, or EndpointUnreachableError."""
-        try:
-            await self._try_start()
-        except EndpointUnreachableError as error:
-            if not self._data_is_to_blame():
-                raise
-            aside = self._layout.data.with_name(f"data.damaged-{time.time_ns()}")
-            self._layout.data.rename(aside)
-            self._notice = f"etcd could not start from its data, now in {aside}; started anew ({error})"
-            await self._try_start()
-        await self._restore()
-
-    def _data_is_to_blame(self) -> bool:
-        words = self._layout.log_text()
-        foreign = (
-            *("address already in use", "no space left", "permission denied", "too many open files"),
-            *("file-descriptor", "read-only file system", "quota exceeded", "cannot allocate memory"),
-        )
-        ended_by_itself = self._etcd is not None and (self._etcd.returncode or 0) > 0
-        room = self._layout.free_space() > NEEDED_SPACE  # on a full disk the log is empty too
-        return room and self._layout.data.exists() and ended_by_itself and not any(text in words for text in foreign)
-
-    async def _try_start(self) -> None:
-        self._etcd = self._launch()
-        checking = asyncio.ensure_future(self._check())
-        ending = asyncio.ensure_future(asyncio.to_thread(self._etcd.wait))
-        await asyncio.wait({checking, ending}, return_when=asyncio.FIRST_COMPLETED)
-        if checking.done() and not isinstance(checking.exception(), EndpointUnreachableError):
-            await checking  # it serves, or it is a bug that must show
-            return
-        checking.cancel()
-        await asyncio.to_thread(child.stop, self._etcd)
-        raise EndpointUnreachableError(
-            f"rendezvous: the embedded etcd {find_etcd().version} did not start on {self._order.endpoint} "
-            f"(data in {self._layout.data}): {self._layout.last_words()}{self._shortage()}"
-        )
-
-    def _shortage(self) -> str:
-        free = self._layout.free_space()
-        if free > NEEDED_SPACE:
-            return ""
-        return f"; only {free >> 20} MB are free there, and etcd wants {NEEDED_SPACE >> 20}"
-
-    def _launch(self) -> subprocess.Popen[bytes]:
-        order = self._order
-        return child.start(find_etcd(), self._layout, order.listen, keep_open=order.keep_open, tls=self._tls)
-
-    async def _check(self) -> None:
-        """Until etcd serves. Dialling comes first: from a refusal gRPC would back off for longer."""
-        deadline = time.monotonic() + _START_TIMEOUT
-        while time.monotonic() < deadline:
-            try:
-                _, writer = await _dial(self._order.endpoint)
-            except OSError:
-                await asyncio.sleep(0.02)
-            else:
-                writer.close()
-                break
-        await self._store.check(timeout=max(0.1, deadline - time.monotonic()))
-
-    async def _restore(self) -> None:
-        """Write back the state of an earlier run whose data are gone; create-only, so that newer data win.
-
-        Its horizon is a revision of an etcd that is no more: left as it is, the nodes of the next run would count as
-        those of the last, and end as it ended.
-        """
-        saved = None if self._order.disposable else self._saved.read()
-        if saved is not None:
-            try:
-                value = encode(replace(decode(State, saved), horizon=0))
-            except ValueError as error:
-                raise EndpointUnreachableError(
-                    f"rendezvous: {self._saved.path} is damaged ({error}); without it generations count from 1"
-                ) from None
-            with contextlib.suppress(AmbiguousError):  # create-only: sent or not, no newer state is lost
-                await self._store.txn([absent(self._keys.state)], [Put(self._keys.state, value)])
-
-    def _save(self, value: bytes) -> bool:
-        """Whether it is saved now. A full disk must not end the keeper: etcd still has the value."""
-        if self._order.disposable:
-            return True
-        try:
-            self._saved.write(value)
-        except OSError as error:
-            print(f"cannot save the job's state: {error}", file=sys.stderr, flush=True)
-            return False
-        return True
-
-    async def _follow(self) -> None:
-        """Know the job's nodes and keep its state saved."""
-        while True:
-            try:
-                snapshot = await self._store.list(self._keys.prefix)
-                self._nodes = set()
-                for item in snapshot.items:
-                    self._note(item, deleted=False)
-                changes = self._store.watch(self._keys.prefix, start_revision=snapshot.revision + 1)
-                async for _, batch in changes:
-                    for change in batch:
-                        self._note(change.kv, deleted=change.deleted)
-            except (CompactedError, ElaunchError):
-                continue  # list again; the store has waited already
-
-    def _note(self, kv: KeyValue, *, deleted: bool) -> None:
-        if kv.key.startswith(self._keys.nodes):
-            (self._nodes.discard if deleted else self._nodes.add)(kv.key)
-        elif kv.key == self._keys.state and not deleted:
-            self._save(kv.value)
-            self._final = _is_final(kv.value)
-        self._news.set()
-
     async def _supervise(self) -> None:
-        """Start etcd again on its data when something killed it."""
-        for _ in range(_RESTARTS):
-            assert self._etcd is not None
-            await asyncio.to_thread(self._etcd.wait)
-            self._etcd = self._launch()
-        await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
+        # What a killed member of such a version has lost the others would not tell it: a new one takes its place.
+        await self._daemon.supervise(lambda: find_etcd().sound or not self._chronicle.company.several)
         self._stop_soon()
 
     async def _until_unused(self) -> None:
-        while not self._told_to_stop:
+        silent_since: float | None = None
+        while not self._told_to_stop and not self._chronicle.company.left:
             self._news.clear()
-            unused = self._agents == 0 and not self._nodes
-            grace = self._order.grace if self._deserted and not self._final else 0.0
+            unused = self._agents == 0 and not self._chronicle.nodes
+            grace = self._order.grace if self._deserted and not self._chronicle.final else 0.0
+            several = self._chronicle.company.several
+            asking = self._agents == 0 and several  # nothing else tells that the others are lost
             try:
-                await within(grace if unused else None, self._news.wait())
+                ask = (0.0 if self._forsaken else _ASK) if asking else None
+                await within(grace if unused else ask, self._news.wait())
             except asyncio.TimeoutError:
-                if self._agents == 0 and not self._nodes:
+                if self._agents == 0 and not self._chronicle.nodes:
                     return
+                if await self._chronicle.answers():
+                    silent_since, self._forsaken = None, False
+                    continue
+                silent_since = silent_since or time.monotonic()
+                if self._forsaken or time.monotonic() - silent_since > _ALONE:
+                    print("most members of etcd are lost, and no agent is left", file=sys.stderr, flush=True)
+                    self._told_to_stop = True
 
     async def _end(self) -> None:
-        """Stop etcd. Its data go only if the job ended cleanly and its state is saved."""
+        """Stop etcd. Its data go only if the job ended cleanly and its state is saved, or it is no member any more."""
         clean = not self._told_to_stop and self._answer.done() and "endpoint" in self._answer.result()
-        if clean:
-            try:
-                state = await self._store.get(self._keys.state)
-                clean = state is None or self._save(state.value)
-            except ElaunchError:
-                clean = False
+        clean = clean and await self._chronicle.keep_last()
         await self._store.close()
-        if self._etcd is not None:
-            await asyncio.to_thread(child.stop, self._etcd)
+        await self._daemon.stop()
         if self._order.disposable and self._answer.done():
             shutil.rmtree(self._layout.directory, ignore_errors=True)
         elif clean:
             shutil.rmtree(self._layout.data, ignore_errors=True)
-
-
-async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    if endpoint.startswith("unix:"):
-        return await asyncio.open_unix_connection(endpoint.removeprefix("unix:"))
-    host, _, port = endpoint.rpartition(":")
-    return await asyncio.open_connection(host.strip("[]"), int(port))
-
-
-def _is_final(value: bytes) -> bool:
-    try:
-        return decode(State, value).phase.final
-    except ValueError:
-        return False
+            self._chronicle.company.saved.forget()
 
 
 async def _keep(order: Order) -> None:
@@ -334,7 +178,7 @@ async def _keep(order: Order) -> None:
 
 
 def main() -> None:
-    """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.embedded` only."""
+    """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.hiring` only."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     asyncio.run(_keep(Order.decode(sys.argv[1])))

@@ -55,6 +55,19 @@ class JobKeys:
         return f"{self.plans}{generation:010d}"
 
     @property
+    def members(self) -> str:
+        """The members of an embedded etcd (see trio.py)."""
+        return self.prefix + "etcd/members"
+
+    @property
+    def berths(self) -> str:
+        return self.prefix + "etcd/berths/"
+
+    def berth(self, node_id: str) -> str:
+        """What a node says of the member that it keeps, on the node's lease."""
+        return self.berths + node_id
+
+    @property
     def events(self) -> str:
         return self.prefix + "events/"
 

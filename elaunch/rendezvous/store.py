@@ -154,3 +154,58 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMember:
+    """One etcd of a cluster. ``endpoints`` (where its clients connect) and ``name`` are empty until it has started.
+
+    ``peers`` are the URLs under which the other members reach it; a learner has no vote yet.
+    """
+
+    id: int
+    name: str
+    peers: tuple[str, ...]
+    endpoints: tuple[str, ...]
+    learner: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What one member says of itself. ``leader`` is the member id of whom it follows, 0 where it knows none.
+
+    ``cluster`` is the same for all members of one cluster, and no other's.
+    """
+
+    cluster: int
+    member: int
+    leader: int
+    version: str
+
+
+class Cluster(Protocol):
+    """The members of the store itself. All changes raise :class:`elaunch.errors.EtcdRefusedError` where etcd holds
+    them for unsafe, now or at all, AmbiguousError where the answer was lost, and EtcdLostError.
+    """
+
+    async def members(self) -> tuple[ClusterMember, ...]:
+        """All members, learners too."""
+        ...
+
+    async def add_learner(self, peer: str) -> None:
+        """Take in a member that is about to start at this peer URL. It has no vote until it is promoted."""
+        ...
+
+    async def promote(self, member: int) -> None:
+        """Give a learner its vote; refused while it has not caught up."""
+        ...
+
+    async def remove(self, member: int) -> None: ...
+
+    async def move_peer(self, member: int, peer: str) -> None:
+        """Tell the cluster that a member is reached at this peer URL from now on."""
+        ...
+
+    async def health(self, endpoint: str, *, timeout: float) -> Health | None:
+        """What the member at this endpoint says of itself, None where it does not answer in ``timeout`` seconds."""
+        ...

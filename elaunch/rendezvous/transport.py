@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from random import randrange
 from typing import Any, TypeVar
 
 import grpc
@@ -65,6 +66,31 @@ class Transport:
     def endpoint(self) -> Endpoint:
         """The endpoint whose turn it is."""
         return self.endpoints[self._turn % len(self.endpoints)]
+
+    def use(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """Take these for the cluster's endpoints. The one whose turn it is keeps it, if it is among them.
+
+        What runs on one that is none of them any more goes on there until it breaks off: the channel stays, and an
+        idle one costs nothing.
+        """
+        current = self.endpoint
+        self.endpoints = endpoints
+        self._turn = endpoints.index(current) if current in endpoints else randrange(len(endpoints))
+
+    async def ask(self, endpoint: Endpoint, method: Method[Q, A], request: Q, timeout: float) -> A | None:
+        """Ask one endpoint, in its turn or not, over a connection of its own; None where no answer comes."""
+        try:
+            metadata = await within(timeout, self.metadata(endpoint))
+        except (AioRpcError, asyncio.TimeoutError):
+            return None
+        channel = self._open(endpoint)
+        try:
+            call = channel.unary_unary(method.path, **method.codec())
+            return await within(timeout, _answer(call(request, timeout=timeout, metadata=metadata)))
+        except (AioRpcError, asyncio.TimeoutError):
+            return None
+        finally:
+            await channel.close(None)
 
     def channel(self, endpoint: Endpoint) -> Channel:
         if endpoint not in self._channels:

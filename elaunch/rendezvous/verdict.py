@@ -36,6 +36,8 @@ def judge(code: StatusCode, details: str) -> Verdict:
         return Verdict.LEASE_GONE
     if code is StatusCode.RESOURCE_EXHAUSTED and "too many requests" in details:
         return Verdict.NOT_APPLIED
+    if "unhealthy cluster" in details:  # UNAVAILABLE, but of a change of members that would be unsafe now
+        return Verdict.REFUSED
     if code in _UNKNOWN_OUTCOME:
         return Verdict.RETRY
     return Verdict.REFUSED

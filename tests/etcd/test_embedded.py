@@ -385,7 +385,7 @@ def test_an_agent_that_only_looks_on_is_bounded(endpoint: str, tmp_path: Path) -
             await ensure_embedded(endpoint, job=JOB, state_dir=tmp_path, several_hosts=True)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(embedded, "_TIMEOUT", 0.3)
+        patch.setattr(embedded, "TIMEOUT", 0.3)
         run(body())
     os.close(lock)
 

@@ -45,6 +45,12 @@ def test_two_plain_jobs_have_two_names(script: str) -> None:
             (Endpoint("n0", 29400),),
             False,
         ),
+        (
+            ["--rdzv-backend=c10d", "--nnodes=3", "--rdzv-endpoint=n0,n1:7"],
+            "c10d",
+            (Endpoint("n0", 29400), Endpoint("n1", 7)),
+            False,
+        ),
         (["--rdzv-backend=etcd"], "etcd", (Endpoint("localhost", 2379),), False),
         (
             ["--rdzv-backend=etcd", "--rdzv-endpoint=a,[fe80::1]:7,c:8"],
@@ -187,7 +193,6 @@ BAD = [
     (["--monitor-interval=nan"], {}, "expected a number"),
     (["--rdzv-backend=etcd-v2"], {}, "use etcd"),
     (["--rdzv-backend=zookeeper"], {}, "etcd, c10d or static"),
-    (["--rdzv-backend=c10d", "--rdzv-endpoint=a,b"], {}, "several are for etcd"),
     (["--rdzv-backend=c10d", "--rdzv-endpoint=a:0", "--nnodes=2"], {}, "port 0"),
     (["--rdzv-endpoint=http://a:1"], {}, "without a scheme"),
     (["--rdzv-endpoint=a:99999"], {}, "0 to 65535"),

@@ -1,0 +1,169 @@
+"""Whoever leads a job looks after its embedded etcd: the shell around :mod:`elaunch.rendezvous.trio`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn, Protocol
+
+import structlog
+
+from elaunch.clock import Clock
+from elaunch.errors import AmbiguousError, ElaunchError, EtcdRefusedError
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Node, decode, encode
+from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, Put, Store
+from elaunch.rendezvous.trio import (
+    LOST,
+    SIZE,
+    Action,
+    Add,
+    Berth,
+    Candidate,
+    Invite,
+    MemberList,
+    Promote,
+    Remove,
+    Rest,
+    Seen,
+    View,
+    decide,
+    hosted,
+    ours,
+    whole,
+)
+
+BUSY = 0.5  # seconds between two looks while something is under way
+IDLE = 3.0  # seconds between two looks at a trio that is whole
+_ANSWER = 1.0  # seconds for a member to say how it is
+_LASTING = 20.0  # seconds until a person hears that there are too few hosts
+_REPLY = 15.0  # seconds for an invited node to offer a berth
+
+
+class MemberStore(Store, Cluster, Protocol):
+    """A store that knows its own members."""
+
+
+class Steward:
+    """One leader's care for the members of the job's etcd. ``guard`` holds for as long as it leads."""
+
+    def __init__(self, store: MemberStore, keys: JobKeys, guard: Compare, clock: Clock) -> None:
+        self._store = store
+        self._keys = keys
+        self._guard = guard
+        self._clock = clock
+        self._heard: dict[int, float] = {}  # when a member last answered
+        self._invited = ""
+        self._asked_at = 0.0
+        self._declined: set[str] = set()
+        self._written: MemberList | None = None
+        self._said: Action | None = None
+        self._since = 0.0
+        self._told = False
+        self._log = structlog.get_logger().bind(job=keys.job)
+
+    async def run(self) -> NoReturn:
+        """Until cancelled: what goes wrong is tried again, with newer eyes."""
+        while True:
+            pause = BUSY
+            try:
+                pause = await self._turn()
+            except (EtcdRefusedError, AmbiguousError) as error:  # "not now" is etcd's most frequent word here
+                self._log.debug("etcd_members_unchanged", reason=str(error))
+            except ElaunchError as error:
+                self._log.debug("etcd_members_unknown", reason=str(error))
+            await asyncio.sleep(pause)
+
+    async def _turn(self) -> float:
+        """Look, decide, act, tell; the seconds until the next look."""
+        members = await self._store.members()
+        if not ours(members):
+            return IDLE
+        view = await self._look(members)
+        action = decide(view)
+        self._say(action, view)
+        await self._act(action)
+        if isinstance(action, Add | Promote | Remove):
+            members = await self._store.members()
+        await self._tell(members)
+        under_way = self._invited or any(seen.member.learner or not seen.healthy for seen in view.members)
+        return IDLE if isinstance(action, Rest) and not under_way else BUSY
+
+    async def _look(self, members: tuple[ClusterMember, ...]) -> View:
+        healths = await asyncio.gather(*(self._health(member) for member in members))
+        now = self._clock.monotonic()
+        for member, health in zip(members, healths, strict=True):
+            if member.id not in self._heard or (health is not None and health.leader):
+                self._heard[member.id] = now
+        seen = tuple(
+            Seen(member, 0.0 if health is not None and health.leader else max(now - self._heard[member.id], 0.001))
+            for member, health in zip(members, healths, strict=True)
+        )
+        snapshot = await self._store.list(self._keys.berths)
+        berths = tuple(decode(Berth, kv.value) for kv in snapshot.items)
+        view = View(seen, berths, ())
+        if hosted(view) >= SIZE:  # the only case in which a large job need not be listed
+            self._invited = ""
+            return view
+        return View(seen, berths, await self._candidates(berths))
+
+    async def _health(self, member: ClusterMember) -> Health | None:
+        if not member.endpoints:
+            return None
+        health = await self._store.health(member.endpoints[0], timeout=_ANSWER)
+        return health if health is not None and health.member == member.id else None
+
+    async def _candidates(self, berths: tuple[Berth, ...]) -> tuple[Candidate, ...]:
+        offering = {berth.node_id for berth in berths}
+        if self._invited and self._invited not in offering and self._clock.monotonic() - self._asked_at > _REPLY:
+            self._declined.add(self._invited)
+        snapshot = await self._store.list(self._keys.nodes)
+        nodes = [decode(Node, kv.value) for kv in sorted(snapshot.items, key=lambda kv: kv.create_revision)]
+        living = {node.node_id for node in nodes}
+        self._declined &= living
+        refusing = {berth.node_id for berth in berths if berth.refusal}
+        if self._invited in self._declined | refusing or self._invited not in living:
+            self._invited = ""
+        return tuple(
+            Candidate(node.node_id, node.address) for node in nodes if node.node_id not in offering | self._declined
+        )
+
+    async def _act(self, action: Action) -> None:
+        if isinstance(action, Invite):
+            if self._invited != action.node_id:
+                self._invited, self._asked_at = action.node_id, self._clock.monotonic()
+        elif isinstance(action, Add):
+            await self._store.add_learner(action.peer)
+            self._invited = ""
+        elif isinstance(action, Promote):
+            await self._store.promote(action.member)
+        elif isinstance(action, Remove):
+            await self._store.remove(action.member)
+
+    async def _tell(self, members: tuple[ClusterMember, ...]) -> None:
+        """Let all nodes know, if there is news."""
+        now = self._clock.monotonic()
+        started = [member for member in members if member.endpoints and not member.learner]
+        alive = [member for member in started if now - self._heard.get(member.id, now) < LOST] or started
+        listed = MemberList(
+            tuple(sorted(endpoint for member in alive for endpoint in member.endpoints[:1])),
+            tuple(sorted(peer for member in members for peer in member.peers)),
+            self._invited,
+        )
+        if listed != self._written:
+            result = await self._store.txn([self._guard], [Put(self._keys.members, encode(listed))])
+            if result.succeeded:
+                self._written = listed
+
+    def _say(self, action: Action, view: View) -> None:
+        """Once for each thing that is done or stands in the way; what may pass by itself only once it lasts."""
+        now = self._clock.monotonic()
+        if action != self._said:
+            self._said, self._since, self._told = action, now, False
+        passing = isinstance(action, Rest) and action.tell
+        if self._told or (passing and now - self._since < _LASTING):
+            return
+        self._told = True
+        log = self._log.info if passing or isinstance(action, Add | Remove) else self._log.debug
+        log("etcd_members", step=type(action).__name__.lower(), reason=action.reason)
+        if whole(view):
+            self._log.info("etcd_trio", text="the job's etcd has a member on three hosts: the loss of one is survived")
