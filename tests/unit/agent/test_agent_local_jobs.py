@@ -16,7 +16,7 @@ ACCESS = EtcdAccess("https", "/ca.pem", user="ada", password="swordfish")
 def test_a_job_is_found_while_its_agent_runs(tmp_path: Path) -> None:
     place = tmp_path / "run" / "jobs"
     assert local_jobs(place) == []
-    with registered("a job/ä", ENDPOINTS, ACCESS, place):
+    with registered("a job/ä", lambda: ENDPOINTS, ACCESS, place):
         (found,) = local_jobs(place)
         assert found == LocalJob("a job/ä", os.getpid(), ENDPOINTS, EtcdAccess("https", "/ca.pem", user="ada"))
         (file,) = place.iterdir()
@@ -29,7 +29,7 @@ def test_a_job_is_found_while_its_agent_runs(tmp_path: Path) -> None:
 
 def test_an_agent_that_was_killed_leaves_nothing_that_misleads(tmp_path: Path) -> None:
     place = tmp_path / "run" / "jobs"
-    with registered("job", ENDPOINTS, ACCESS, place):
+    with registered("job", lambda: ENDPOINTS, ACCESS, place):
         (file,) = place.iterdir()
         record = json.loads(file.read_text())
         other = {**record, "started": record["started"] - 1}  # its pid is another process's now
@@ -47,6 +47,6 @@ def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     place.chmod(0o777)
     (place / "9.json").write_text("{}")
-    with registered("job", ENDPOINTS, ACCESS, place):
+    with registered("job", lambda: ENDPOINTS, ACCESS, place):
         assert local_jobs(place) == []
         assert [path.name for path in place.iterdir()] == ["9.json"]
