@@ -121,9 +121,11 @@ class Job:
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.outputs()}") from None
 
-    def fault(self, where: str, rank: int, generation: int, how: int | str = signal.SIGKILL) -> None:
-        """Ask a rank to end in a certain place."""
-        wish = {"where": where, "rank": rank, "generation": generation, "how": how}
+    def fault(
+        self, where: str, rank: int, generation: int, how: int | str = signal.SIGKILL, seconds: float = 0.0
+    ) -> None:
+        """Ask a rank to end, hang or be slow in a certain place."""
+        wish = {"where": where, "rank": rank, "generation": generation, "how": how, "seconds": seconds}
         beside = self.out / "fault.new"
         self.out.mkdir(parents=True, exist_ok=True)
         beside.write_text(json.dumps(wish))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Job, wait_until
+from tests.e2e.harness import PROGRAMS, Job, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +45,39 @@ def test_a_hang_is_found_named_and_survived(job: Job, tmp_path: Path) -> None:
     finally:
         left = job.close()
     assert left == []
+
+
+def test_who_is_slow_for_an_honest_reason_is_left_alone(tmp_path: Path) -> None:
+    """A first step of 20 and a checkpoint of 50 times a step pass; a stop of the same length that is none does not."""
+    options = ["--standalone", "--start=exec", "--max-restarts=1", "--hang-floor=0.5", f"--log-dir={tmp_path}/logs"]
+    job = Job(tmp_path / "out", options, (str(PROGRAMS / "pacing.py"),), {"STEP": "0.1"})
+    agent = job.agent()
+    try:
+        assert agent.wait(90) == 0, agent.output()
+        why = json.loads(wait_for(tmp_path / "logs", 1).read_text())["why"]
+        assert why["code"] == "hung"
+        assert "since step 59" in why["text"]
+    finally:
+        assert job.close() == []
+
+
+def test_a_rank_three_times_as_slow_is_told_within_20_steps(tmp_path: Path) -> None:
+    job = Job(tmp_path / "out", ["--standalone", "--nproc-per-node=3"], env={"PACE": "0.1", "TELL_STEPS": "1"})
+    agent = job.agent()
+    try:
+        job.steps_in(1, 3)
+        job.fault("between_steps", 1, 1, "slow", seconds=0.2)
+        wait_until("the straggler", lambda: "straggler (" in agent.output())
+        slow, steps = job.events("fault")[0], job.events("step", rank=1)
+        assert len([step for step in steps if step["t"] > slow["t"]]) <= 20
+        (line,) = [line for line in agent.output().splitlines() if "straggler (" in line]
+        assert "rank 1 (" in line
+        assert 2.0 <= float(line.split("a straggler, ")[1].split(" times")[0]) <= 4.0
+        job.finish()
+        assert agent.wait() == 0
+        assert job.events(generation=2) == []
+    finally:
+        assert job.close() == []
 
 
 def wait_for(logs: Path, generation: int) -> Path:

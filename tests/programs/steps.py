@@ -3,7 +3,8 @@
 $OUT is a directory. Each rank appends to $OUT/<generation>-<rank>.jsonl. It goes on until $OUT/stop exists, which the
 ranks agree on in the all-reduce. A file $OUT/fault, {"where", "rank", "generation", "how"}, makes a rank end there:
 "how" is a signal number, or "raise" or "exit". It makes it hang there with "how" being "sleep", "lock" (an endless
-loop in C that holds the interpreter lock) or "mismatch" (a collective that the others are not in).
+loop in C that holds the interpreter lock) or "mismatch" (a collective that the others are not in), and slower each time
+by "seconds" with "slow".
 """
 
 import itertools
@@ -14,7 +15,10 @@ import sys
 import time
 from pathlib import Path
 
+import elaunch
+
 OUT = Path(os.environ["OUT"])
+PACE = float(os.environ.get("PACE", "0.02"))
 RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELAUNCH_GENERATION"])
 NAMES = [
@@ -106,9 +110,11 @@ def main() -> None:
         fault("between_steps")
         step += 1
         record("step", step=step, world=int(stop[1]))
+        if "TELL_STEPS" in os.environ:
+            elaunch.step(step)
         if stop[0] > 0:
             break
-        time.sleep(0.02)
+        time.sleep(PACE)
     dist.destroy_process_group()
     record("end")
 
