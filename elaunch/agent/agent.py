@@ -229,4 +229,5 @@ def policy_from(options: LaunchOptions) -> Policy:
         fixed_world=recovery.fixed_world,
         spares=recovery.spares,
         crash_loop=recovery.crash_loop,
+        quarantine_faults=recovery.quarantine_faults,
     )

@@ -141,6 +141,14 @@ RECOVERY = (
         metavar="FACTOR",
         ours=True,
     ),
+    Flag(
+        "quarantine_faults",
+        "faults in an hour that put a host aside for one, where there are others (0: never)",
+        "integer",
+        3,
+        metavar="N",
+        ours=True,
+    ),
     Flag("fixed_world", "the program needs the world that it began with: refuse another", "flag", False, ours=True),
     Flag("spares", "nodes beyond the wanted number that wait for one to fail", "integer", 0, metavar="N", ours=True),
 )

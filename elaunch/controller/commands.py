@@ -156,8 +156,8 @@ def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
         return End("left", status.leaving_exit_code, "node_left", status.leaving_reason)
     if status is not None and status.start_error:
         return End("failed", EXIT_START_FAILED, "start_failed", status.start_error)
-    if view.barred:
-        return Wait(view.barred)
+    if view.out:
+        return Wait(view.out)
     if job.phase in (Phase.STARTING, Phase.RUNNING):
         full = len(job.members) >= job.policy.max_nodes
         return Wait("the job has all the nodes that it may have; this one is a spare" if full else "joining")

@@ -23,6 +23,7 @@ def node_lost(job: Job, node_id: str, now: float) -> Job:
     member = job.plan.member(node_id) if job.plan else None
     if member is None or node_id in job.succeeded:
         return job
+    job = replace(job, blamed=member.host)
     reason = Reason(NODE_LOST, f"node {member.host} ({node_id}) was lost")
     if job.phase is Phase.ABORTING and job.reason.code == RANK_FAILED and not view.at_rest(job.generation):
         # Ranks that fail just before their node's lease ends, or its peers', failed because the node did.
@@ -71,14 +72,18 @@ def _rank_failed(job: Job, now: float) -> Job:
     """The first failure to be heard of decides: within a node they come in order, between nodes clocks may differ."""
     first = job.failures[0]
     code = first.exit.exit_code
+    job = replace(job, blamed=first.host)
     return _fault(job, now, Reason(RANK_FAILED, describe_exit(first)), code if code > 0 else 128 - code)
 
 
-def diagnosed(job: Job, generation: int, reason: Reason, now: float) -> Job:
-    """Ranks that live do not get on: their stacks are worth more than the time that it takes to ask for them."""
+def diagnosed(job: Job, generation: int, reason: Reason, host: str, now: float) -> Job:
+    """Ranks that live do not get on: their stacks are worth more than the time that it takes to ask for them.
+
+    ``host`` is the culprit's, "" where there is none.
+    """
     if generation != job.generation or job.uncommitted or job.phase not in (Phase.STARTING, Phase.RUNNING):
         return job
-    return replace(_fault(job, now, reason, EXIT_HANG), evidence=True)
+    return replace(_fault(replace(job, blamed=host), now, reason, EXIT_HANG), evidence=True)
 
 
 def _fault(job: Job, now: float, reason: Reason, exit_code: int) -> Job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.job import Job
+from elaunch.controller.mistrust import screened
 from elaunch.controller.planning import make_plan
 from elaunch.controller.roster import eligible, unattached
 from elaunch.controller.transitions import end
@@ -33,6 +34,7 @@ def waiting_for(job: Job) -> str:
 
 def try_plan(job: Job, now: float) -> Job:
     policy = job.policy
+    job = screened(job, now)
     if job.ready < policy.min_nodes:
         if now >= job.since + policy.join_timeout:
             text = (

@@ -10,6 +10,7 @@ from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Drain, Member, Node, Phase, Plan, Reason, State
 from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
+from elaunch.rendezvous.records import HostRecord as HostRecord
 from elaunch.rendezvous.records import RankExit as RankExit
 
 BEGINNING = Reason("start", "the job starts")
@@ -62,19 +63,26 @@ class NodeStatus:
 class NodeView:
     """A node with a live key: its record, and its last status (None until its stream is attached).
 
-    ``barred`` says why it may not be given ranks, where that is so; ``leave`` why it is to leave the job.
+    ``barred`` says why it may not be given ranks, where that is so; ``leave`` why it is to leave the job;
+    ``quarantined`` why its host is not trusted.
     """
 
     node: Node
     status: NodeStatus | None = None
     barred: str = ""
     leave: str = ""
+    quarantined: str = ""
+
+    @property
+    def out(self) -> str:
+        """Why the node may not be given ranks though it is well; "" if it may."""
+        return self.barred or self.quarantined
 
     @property
     def eligible(self) -> bool:
         """May be given ranks now or as soon as it is at rest."""
         status = self.status
-        return status is not None and not status.leaving and not status.start_error and not self.barred
+        return status is not None and not status.leaving and not status.start_error and not self.out
 
     @property
     def leaving(self) -> bool:
@@ -113,6 +121,8 @@ class Policy:
     fixed_world: bool = False
     spares: int = 0
     crash_loop: int = 5
+    quarantine_faults: int = 3
+    quarantine_seconds: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +137,7 @@ class Job:
     ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
     that the job began with, 0 before it has. ``step`` is the highest that a program has told, -1 for none;
     ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
+    ``hosts`` are those with faults to remember, ``blamed`` is the one to which the last fault belongs.
     ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
     those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
     """
@@ -149,6 +160,8 @@ class Job:
     world: int = 0
     step: int = -1
     history: History = field(default_factory=History)
+    hosts: tuple[HostRecord, ...] = ()
+    blamed: str = ""
     ran_since: float | None = None
     wall_offset: float = 0.0
     formed: bool = False
@@ -188,6 +201,7 @@ class Job:
             self.evidence,
             self.world,
             self.history,
+            self.hosts,
             self.policy.min_nodes if self.scaled else 0,
             self.policy.max_nodes if self.scaled else 0,
             self.from_step,

@@ -263,7 +263,10 @@ class Term:
             self._log.warning(code, rank=straggler.rank, host=straggler.host, reason=straggler.text)
             self._ledger.note([Entry(code, straggler.text, self._vigil.generation)])
         hang = judgement.hang
-        return [Diagnosed(self._vigil.generation, Reason(hang.code, hang.text))] if hang else []
+        if hang is None:
+            return []
+        host = hang.culprits[0].host if hang.culprits else ""
+        return [Diagnosed(self._vigil.generation, Reason(hang.code, hang.text), host)]
 
     def _step(self, event: Event) -> None:
         if isinstance(event, OperatorCommand) and self._ledger.stands(event.operation.id):

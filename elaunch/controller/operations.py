@@ -12,6 +12,7 @@ from dataclasses import replace
 from elaunch.controller.draining import drain_of, named, with_drained
 from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
+from elaunch.controller.mistrust import in_quarantine, pardoned
 from elaunch.controller.roster import count
 from elaunch.controller.transitions import abort, end
 from elaunch.errors import AccessRefusedError, CommandRefusedError, JobFinishedError, NoSuchJobError
@@ -166,8 +167,10 @@ def _stays(job: Job, node_id: str) -> bool:
 def _undrain(job: Job, operation: Operation, now: float) -> Job:
     name = str(operation.arguments["node"])
     drain = drain_of(job, name)
+    if drain is None and in_quarantine(job, name, now):
+        return done(pardoned(job, name), operation, f"{name} may take part again, and its faults are forgotten")
     if drain is None:
-        return refused(job, operation, f"{name} is not drained", REFUSED)
+        return refused(job, operation, f"{name} is not drained, nor in quarantine", REFUSED)
     job = with_drained(job, tuple(d for d in job.drained if d is not drain))
     return done(job, operation, f"{drain.host} may take part again")
 

@@ -99,4 +99,4 @@ def _note(view: NodeView) -> str:
         return status.start_error
     if status is not None and status.leaving:
         return f"leaving: {status.leaving_reason}"
-    return view.barred
+    return view.out

@@ -1,4 +1,4 @@
-"""Hosts with repeated faults are left out for a while: faults in, records for ``quarantine/<host>`` out.
+"""Hosts with repeated faults are left out for a while: faults in, records for the job's state out.
 
 A few hosts cause many of a cluster's failures, and go on doing so ("lemon nodes": Kokolis et al., Revisiting
 Reliability in Large-Scale Machine Learning Research Clusters, HPCA 2025). One fault proves nothing; some within a
@@ -11,12 +11,13 @@ given for.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from elaunch.controller.restarts import Cause
+from elaunch.rendezvous.records import Fault as Fault
+from elaunch.rendezvous.records import HostRecord as HostRecord
 from elaunch.rendezvous.records import Node
 
 N = TypeVar("N", bound=Node)
@@ -37,49 +38,6 @@ class QuarantinePolicy:
     duration: float = 3600.0
     longest: float = 86400.0
     strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What a host was to blame for in ``generation``. ``code`` is that of the reason."""
-
-    time: float
-    generation: int
-    code: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class HostRecord:
-    """What is held against a host. It is in quarantine from ``since`` to ``until``; both are 0 if it never was.
-
-    ``times`` is how often it was, ``reason`` says why in one sentence, ``code`` is ``faults`` or ``operator``.
-    """
-
-    host: str
-    faults: tuple[Fault, ...] = ()
-    since: float = 0.0
-    until: float = 0.0
-    code: str = ""
-    reason: str = ""
-    times: int = 0
-
-    def left(self, now: float) -> float:
-        """Seconds of quarantine that are left at ``now``; 0 for a host that is free."""
-        return max(0.0, min(self.until - now, self.until - self.since))
-
-    def encode(self) -> bytes:
-        return json.dumps(asdict(self), separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, value: bytes) -> HostRecord:
-        """The record in ``value``; what is unknown in it is passed over. Raises ValueError if it is none."""
-        try:
-            data = json.loads(value)
-            faults = tuple(Fault(**_known(Fault, fault)) for fault in data.pop("faults", ()))
-            return cls(faults=faults, **_known(cls, data))
-        except (TypeError, AttributeError) as error:
-            raise ValueError(f"not a host's record: {error}") from error
 
 
 def with_fault(policy: QuarantinePolicy, record: HostRecord, fault: Fault) -> HostRecord:
@@ -135,10 +93,6 @@ def screen(
 
 def _away(record: HostRecord | None, now: float) -> bool:
     return record is not None and record.left(now) > 0
-
-
-def _known(kind: type[Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name in kind.__slots__}
 
 
 def _spell(seconds: float) -> str:

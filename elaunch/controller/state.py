@@ -54,10 +54,11 @@ class PlanCommitted:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosed:
-    """The ranks of ``generation`` do not get on, and never will: ``reason`` names the culprit."""
+    """The ranks of ``generation`` do not get on, and never will: ``reason`` names the culprit, ``host`` is its own."""
 
     generation: int
     reason: Reason
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +113,9 @@ def resume(
     if not alive:
         # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
         if state.phase.final:
-            return replace(job, plan=None, restart_count=0)
-        return replace(job, plan=None, restart_count=state.restart_count, history=state.history)
+            return replace(job, plan=None, restart_count=0, hosts=state.hosts)
+        job = replace(job, history=state.history, hosts=state.hosts)
+        return replace(job, plan=None, restart_count=state.restart_count)
     job = replace(
         job,
         phase=state.phase,
@@ -125,6 +127,7 @@ def resume(
         evidence=state.evidence,
         world=state.world,
         history=state.history,
+        hosts=state.hosts,
         horizon=state.horizon,
         failures=(state.root,) if state.root else (),
         formed=True,
@@ -178,7 +181,7 @@ def _happened(job: Job, event: Event, now: float) -> Job:
     elif isinstance(event, StatusReceived):
         job = status_received(job, event.status, now)
     elif isinstance(event, Diagnosed):
-        job = diagnosed(job, event.generation, event.reason, now)
+        job = diagnosed(job, event.generation, event.reason, event.host, now)
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
     elif isinstance(event, OperatorCommand):

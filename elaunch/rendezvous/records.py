@@ -169,6 +169,36 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """What a host was to blame for in ``generation``. ``code`` is that of the reason."""
+
+    time: float
+    generation: int
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostRecord:
+    """What is held against a host. It is in quarantine from ``since`` to ``until``; both are 0 if it never was.
+
+    ``times`` is how often it was, ``reason`` says why in one sentence, ``code`` is ``faults`` or ``operator``.
+    """
+
+    host: str
+    faults: tuple[Fault, ...] = ()
+    since: float = 0.0
+    until: float = 0.0
+    code: str = ""
+    reason: str = ""
+    times: int = 0
+
+    def left(self, now: float) -> float:
+        """Seconds of quarantine that are left at ``now``; 0 for a host that is free."""
+        return max(0.0, min(self.until - now, self.until - self.since))
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
@@ -191,6 +221,7 @@ class State:
     evidence: bool = False
     world: int = 0
     history: History = field(default_factory=History)
+    hosts: tuple[HostRecord, ...] = ()
     min_nodes: int = 0
     max_nodes: int = 0
     from_step: int = -1
@@ -242,6 +273,10 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
         values["members"] = tuple(_build(Member, m) for m in values["members"])
     if kind is State:
         values["phase"] = Phase(values["phase"])
+        values["hosts"] = tuple(
+            _build(HostRecord, {**host, "faults": tuple(_build(Fault, fault) for fault in host.get("faults", ()))})
+            for host in values.get("hosts", ())
+        )
         if history := values.get("history"):
             values["history"] = _build(
                 History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks")}}

@@ -766,6 +766,37 @@ def test_a_new_leader_remembers_the_restarts_that_count() -> None:
     assert (job.phase, job.exit_code) == (Phase.FAILED, 9)
 
 
+def fail_on(driver: Driver, number: int) -> Job:
+    driver.fail(number, 7)
+    return driver.everyone(RunPhase.STOPPED)
+
+
+def test_a_host_that_fails_again_and_again_is_left_out_while_there_are_others() -> None:
+    driver = running(1, 3, restarts=9)
+    for _ in range(2):
+        assert [m.node_id for m in fail_on(driver, 1).members] == ["n0", "n1", "n2"]
+        driver.up()
+    assert [m.node_id for m in fail_on(driver, 1).members] == ["n0", "n2"]
+    driver.up()
+    wait = driver.command(1)
+    assert isinstance(wait, Wait)
+    assert wait.reason.startswith("host h1 is in quarantine for 1 h more: 3 faults within 1 h; the last: rank 2 (")
+    driver.another_leads(decode(State, encode(driver.job.state)))
+    driver.wait(60.0)
+    assert [m.node_id for m in driver.job.members] == ["n0", "n2"]
+    driver.tell(1)
+    driver.wait(3600.0)
+    driver.fail(0, 7)
+    assert [m.node_id for m in driver.everyone(RunPhase.STOPPED).members] == ["n0", "n2", "n1"]
+
+
+def test_a_host_that_the_job_cannot_do_without_stays() -> None:
+    driver = running(2, 2, restarts=9)
+    for _ in range(5):
+        assert len(fail_on(driver, 1).members) == 2
+        driver.up()
+
+
 def test_a_job_is_started_again_under_its_id() -> None:
     driver = running(1, 1, restarts=1)
     driver.fail(0)

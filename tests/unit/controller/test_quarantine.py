@@ -9,15 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_makers import make_node
 
-from elaunch.controller.quarantine import (
-    Fault,
-    HostRecord,
-    QuarantinePolicy,
-    by_operator,
-    left_out,
-    screen,
-    with_fault,
-)
+from elaunch.controller.quarantine import QuarantinePolicy, by_operator, left_out, screen, with_fault
+from elaunch.rendezvous.records import Fault, HostRecord, Phase, Reason, State, decode, encode
 
 NOW = 1e9
 POLICY = QuarantinePolicy(faults=3, window=3600.0, duration=600.0, longest=2000.0)
@@ -32,8 +25,14 @@ def faulty(*times: float, policy: QuarantinePolicy = POLICY) -> HostRecord:
     """After one fault at each of ``times``, each in a generation of its own."""
     record = CLEAN
     for generation, time in enumerate(times):
-        record = HostRecord.decode(with_fault(policy, record, fault(time, generation)).encode())
+        record = stored(with_fault(policy, record, fault(time, generation)))
     return record
+
+
+def stored(record: HostRecord) -> HostRecord:
+    """As it comes back from the job's state."""
+    (found,) = decode(State, encode(State(Phase.RUNNING, 1, 0, Reason("start", ""), hosts=(record,)))).hosts
+    return found
 
 
 def test_three_faults_within_the_window_put_a_host_away_with_reason_and_expiry() -> None:
@@ -96,12 +95,12 @@ def test_an_operator_puts_away_for_as_long_as_he_says() -> None:
 
 
 def test_an_unknown_member_is_passed_over_and_nonsense_refused() -> None:
-    assert HostRecord.decode(
-        b'{"host":"a","faults":[{"time":1,"generation":2,"code":"c","text":"t","x":1}],"y":2}'
-    ) == (HostRecord("a", (Fault(1, 2, "c", "t"),)))
-    for value in (b"", b"[]", b"{}", b'"x"', b'{"host":"a","faults":[1]}', b'{"host":"a","faults":[{}]}', b"\xff"):
-        with pytest.raises(ValueError):  # noqa: PT011
-            HostRecord.decode(value)
+    state = '{"phase":"running","generation":1,"restart_count":0,"reason":{"code":"c","text":"t"},"hosts":%s}'
+    known = '[{"host":"a","faults":[{"time":1,"generation":2,"code":"c","text":"t","x":1}],"y":2}]'
+    assert decode(State, (state % known).encode()).hosts == (HostRecord("a", (Fault(1, 2, "c", "t"),)),)
+    for value in ("[[]]", "[{}]", '["x"]', '[{"host":"a","faults":[1]}]', '[{"host":"a","faults":[{}]}]'):
+        with pytest.raises(ValueError, match="not a State"):
+            decode(State, (state % value).encode())
 
 
 # --- who may be used ----------------------------------------------------------------------------------------------
