@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -99,6 +100,8 @@ async def _ask(witnesses: Sequence[Witness], within: float) -> None:
     for witness in told:
         if not witness.look() and witness.written() > 0:
             witness.how = "signal"
+    for witness in able:
+        witness.refresh(time.monotonic())
 
 
 async def _until(done: Callable[[], bool], seconds: float) -> None:

@@ -65,6 +65,10 @@ class Witness:
             self.how = "thread"
         return bool(self.how)
 
+    def refresh(self, now: float) -> None:
+        """See what its page says by now, in seconds of the monotonic clock."""
+        self.rank = self.sight.look(now) or self.rank
+
     def written(self) -> int:
         """Bytes of stacks since it was asked."""
         return self._size() - self._begin

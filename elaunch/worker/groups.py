@@ -74,9 +74,10 @@ class Groups:
         self._names: dict[tuple[str, int], str] = {}  # by backend and the recorder's number
         self._used: set[tuple[str, int]] = set()
 
-    def look(self, *, inside: bool, still: bool) -> None:
+    def look(self, *, inside: bool, still: bool, describe: bool = False) -> None:
         """``inside``: a thread may be in the middle of beginning a collective. ``still``: as at the look before.
 
+        ``describe``: tell at once, and not only after a while, what is waited for.
         A recorder must not be asked while a group's first collective is being recorded: it does not lock that.
         """
         self._list()
@@ -91,7 +92,7 @@ class Groups:
             if group.number is None:
                 sequence = group.sequence()
                 group.set(sequence, sequence - 1 if inside else sequence)
-        self._describe()
+        self._describe(describe)
         self.waiting = any(g.started > g.finished for g in self._groups if g.backend != "nccl")
         self.on_device = any(g.on_device for g in self._groups if g.backend == "nccl")
         self.progress = tuple(self._progress())
@@ -149,17 +150,17 @@ class Groups:
                 group.number = max(free)
                 self._used.update((group.backend, number) for number in free)
 
-    def _describe(self) -> None:
-        """Ask which collectives they are that have been waited for a while."""
+    def _describe(self, now: bool) -> None:
+        """Ask which collectives they are that have been waited for a while, or that are waited for now."""
         for recorder in self._recorders or ():
-            late = {g.number for g in self._groups if g.backend == recorder.backend and _due(g)}
-            if not late:
+            waiting = [g for g in self._groups if g.backend == recorder.backend and g.started > g.finished]
+            if not any((now and not g.collective) or _due(g) for g in waiting):
                 continue
             entries = recorder.entries()
             self._learn(recorder.backend, entries)
             texts = {(e.group_id, e.number): e.text for e in entries}
-            for group in self._groups:
-                if group.backend == recorder.backend and group.number is not None and group.started > group.finished:
+            for group in waiting:
+                if group.number is not None:
                     group.collective = texts.get((group.number, group.started), "")
 
     def _progress(self) -> Iterator[GroupProgress]:
@@ -179,8 +180,7 @@ def _recorded(group: _Group) -> bool:
 
 def _due(group: _Group) -> bool:
     first = group.number is None
-    after = _DESCRIBE_FIRST.get(group.backend, _DESCRIBE) if first else _DESCRIBE
-    return group.started > group.finished and group.looks == after
+    return group.looks == (_DESCRIBE_FIRST.get(group.backend, _DESCRIBE) if first else _DESCRIBE)
 
 
 def _listed(world: Any) -> Iterator[_Group]:

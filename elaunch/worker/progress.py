@@ -86,17 +86,19 @@ class Watch:
 
     def _look(self) -> None:
         now = time.monotonic()
-        moved = self._place.look()
+        moved, asked = self._place.look(), self._page.asked
+        answer = asked != self._page.answered
         try:
             if self._groups is not None:
-                self._groups.look(inside=self._place.distributed, still=not moved)
+                self._groups.look(inside=self._place.distributed, still=not moved, describe=answer)
         except Exception:  # noqa: BLE001 - of torch's internals anything may change; the rest goes on
             self._failures += 1
             self._groups = self._groups if self._failures < _FAILURES else None
         self._account(now)
         self._beat(self._place.where)
-        if self._page.asked != self._page.answered:
-            self._answer()
+        if answer:
+            self._stacks.write(self._groups.traces() if self._groups is not None else {})
+            self._page.answered = asked
 
     def _beat(self, where: str) -> None:
         self._beats += 1
@@ -117,11 +119,6 @@ class Watch:
             return self._groups is not None and self._groups.on_device
         stat = os.pread(self._main.fileno(), 512, 0)
         return stat[stat.rfind(b")") + 2 :].startswith(b"S")
-
-    def _answer(self) -> None:
-        asked = self._page.asked
-        self._stacks.write(self._groups.traces() if self._groups is not None else {})
-        self._page.answered = asked
 
 
 def _before_fork() -> None:

@@ -67,18 +67,20 @@ def test_the_life_of_two_ranks(watched: Watched) -> None:
 
 def _late(watched: Watched) -> None:
     """Rank 0 waits for rank 1, which sleeps before the collective. It is the group's first, and so is each one's."""
-    ranks = watched.until("rank 0 in the collective", lambda r: _described(r[0]) and r[1].where_age > 0.1)
+    ranks = watched.until("rank 0 in the collective", lambda r: _described(r[0]) and all(map(_idle, r)))
     assert [numbers(rank, 0) for rank in ranks] == [(1, 0), (0, 0)]
     assert [numbers(rank, 1) for rank in ranks] == [(3, 3), (3, 3)]
     assert group(ranks[0], 0).collective == "all_reduce float32[8]"
     assert group(ranks[0], 1).name == "1/half/gloo"
     assert ranks[0].where == f"{watched.line('REDUCE')} in late"
-    assert ranks[0].where_age > 0.3
     assert "in until" in ranks[1].where
     assert [rank.step for rank in ranks] == [2, 2]
-    assert min(rank.progress_age for rank in ranks) > 0.3
-    assert max(rank.beat_age for rank in ranks) < 0.3
     watched.go("late")
+
+
+def _idle(rank: RankProgress) -> bool:
+    """It beats, and does nothing else."""
+    return min(rank.where_age, rank.progress_age) > 0.3 > rank.beat_age and len(rank.groups) == 2
 
 
 def _described(rank: RankProgress) -> bool:
@@ -91,17 +93,16 @@ def _straggler(watched: Watched) -> None:
     after = watched.until("all steps", lambda r: numbers(r[0], 0)[0] == 52 and numbers(r[1], 0)[1] == 51)
     own = [b.own_seconds - a.own_seconds for a, b in zip(before, after, strict=True)]
     waited = [b.waited_seconds - a.waited_seconds for a, b in zip(before, after, strict=True)]
-    assert own[1] > 1.5 * own[0]
-    assert waited[0] > 5 * waited[1]
+    assert own[1] > 1.3 * own[0]
+    assert waited[0] > 3 * waited[1]
 
 
 def _stopped(watched: Watched) -> None:
     os.kill(watched.pids[1], signal.SIGSTOP)
-    ranks = watched.until("a stopped rank", lambda r: r[1].state == "T" and r[1].beat_age > 0.3 and _described(r[0]))
-    assert ranks[0].beat_age < 0.3
+    watched.until("a stopped rank", lambda r: r[1].state == "T" and r[1].beat_age > 0.3 and _idle(r[0]))
     begun = time.monotonic()
     found = evidence(watched)
-    assert time.monotonic() - begun < 1.5
+    assert time.monotonic() - begun < 3.5
     assert "rank 1 is stopped at watched.py" in found.text
     assert (
         f"rank 0 waits in all_reduce float32[8], number 52 of group 0/default_pg/gloo at {watched.line('REDUCE')}"

@@ -179,6 +179,8 @@ def test_what_is_waited_for_is_described_after_a_while(torch: Torch) -> None:
     torch.begin(0, "0", group)
     seen(groups, inside=True)
     assert groups.progress[0].collective == ""
+    groups.look(inside=True, still=True, describe=True)
+    assert groups.progress[0].collective == "all_reduce float32[4,2]"
 
 
 def test_a_name_that_comes_back_is_another_group(torch: Torch) -> None:
