@@ -71,13 +71,14 @@ class Keeper:
                 self._answer.set_result({"error": str(error)})
                 await asyncio.wait({first_talk}, timeout=1.0)
                 return
-            watching = [asyncio.create_task(work) for work in (self._chronicle.follow(), self._supervise())]
+            supervising = self._daemon.supervise(self._may_restart)
+            watching = [asyncio.create_task(work) for work in (self._chronicle.follow(), supervising)]
             version, peer = find_etcd().version, self._order.peer
             self._answer.set_result(
                 {"endpoint": self._order.endpoint, "version": version, "notice": self._daemon.notice, "peer": peer}
             )
             for task in watching:
-                task.add_done_callback(lambda _: self._stop_soon())
+                task.add_done_callback(lambda _: self._etcd_ended())
             await self._until_unused()
             for task in watching:
                 if task.done():
@@ -103,6 +104,12 @@ class Keeper:
     def _stop_soon(self) -> None:
         self._told_to_stop = True
         self._news.set()
+
+    def _etcd_ended(self) -> None:
+        if self._chronicle.company.left:  # as it should
+            self._news.set()
+        else:
+            self._stop_soon()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool = False) -> None:
         """One agent, from its first word until it is gone."""
@@ -133,10 +140,12 @@ class Keeper:
                 self._deserted = self._deserted or not released
                 self._news.set()
 
-    async def _supervise(self) -> None:
-        # What a killed member of such a version has lost the others would not tell it: a new one takes its place.
-        await self._daemon.supervise(lambda: find_etcd().sound or not self._chronicle.company.several)
-        self._stop_soon()
+    async def _may_restart(self) -> bool:
+        """Whether an etcd that has ended may go on with its data."""
+        if not self._chronicle.company.several:
+            return True
+        # What a killed member of some versions has lost the others would not tell it: a new one takes its place.
+        return not await self._chronicle.let_go() and find_etcd().sound
 
     async def _until_unused(self) -> None:
         silent_since: float | None = None
