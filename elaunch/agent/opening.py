@@ -24,11 +24,12 @@ from elaunch.agent.health import health_port
 from elaunch.agent.local_jobs import registered
 from elaunch.agent.logs_specs import arguments
 from elaunch.agent.options import LaunchOptions
+from elaunch.agent.places import local_address
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.pulse import Pulse
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
-from elaunch.agent.store import Backend, etcd_access, local_address, open_backend
+from elaunch.agent.store import Backend, etcd_access, open_backend
 from elaunch.agent.torchside import torch_side
 from elaunch.agent.watchdog import watchdog
 from elaunch.agent.witness import Witness

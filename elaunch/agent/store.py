@@ -11,8 +11,9 @@ from pathlib import Path
 import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
+from elaunch.agent.places import is_host, local_address, may_spread, member_address
 from elaunch.errors import ElaunchError, EndpointUnreachableError
-from elaunch.rendezvous.addresses import own_address, own_loopback, owns, resolve
+from elaunch.rendezvous.addresses import resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
@@ -21,7 +22,6 @@ from elaunch.rendezvous.tls import NAME, Tls
 from elaunch.rendezvous.trio import SIZE
 from elaunch.rendezvous.waiting import within
 
-LOOPBACK = "127.0.0.1"
 LOOK = 2.0  # seconds for a last look at who needs the embedded etcd
 TWO = (
     "the etcd of a job of two nodes runs on this host alone, and the job ends with it:"
@@ -129,7 +129,8 @@ async def open_backend(options: LaunchOptions, spare: Callable[[int], None] = la
             await embedded.release(0.0)
         raise
     held = embedded if embedded is not None and embedded.ours else None
-    steading = Steading(backend.store, options.job, address, options.endpoints[0].port, held=held, spare=spare)
+    port, tls = options.endpoints[0].port, options.security.tls
+    steading = Steading(backend.store, options.job, address, port, held=held, tls=tls, spare=spare)
     return replace(backend, steading=steading)
 
 
@@ -147,7 +148,7 @@ async def _found(options: LaunchOptions) -> Backend:
                 state_dir=None,
                 several_hosts=options.max_nodes > 1,
                 tls=options.security.tls,
-                address=await asyncio.to_thread(local_address, options) if may_spread(options) else "",
+                address=await asyncio.to_thread(member_address, options),
                 others=endpoints[1:],
             )
             endpoints = tuple(embedded.endpoints)
@@ -192,42 +193,3 @@ async def _wait_for_owner(options: LaunchOptions) -> Backend:
             f"{error.cause or error}; start that node too, or give the address of one that runs",
             error.cause,
         ) from None
-
-
-def may_spread(options: LaunchOptions) -> bool:
-    """Whether the job's etcd is its own, and can have members on several hosts."""
-    embedded = options.backend != "etcd" and not options.standalone
-    return embedded and options.max_nodes >= SIZE and options.security.tls is None
-
-
-def is_host(options: LaunchOptions) -> bool:
-    """Whether this node starts the embedded etcd: the endpoint is one of its addresses, or it was told so.
-
-    A loopback address of its own that this node was given stands for a host of its own.
-    """
-    if options.conf.is_host is not None:
-        return options.conf.is_host
-    host, own = options.endpoints[0].host, own_loopback(options.local_addr or "")
-    return owns(host) and own_loopback(host) in ("", own or own_loopback(host))
-
-
-def local_address(options: LaunchOptions) -> str:
-    """The address under which other nodes reach this one: the one from which it reaches the rendezvous.
-
-    Asked for once the rendezvous answers: its name may not be known to the resolver before. Raises
-    EndpointUnreachableError where the endpoint has no address or no way leads there.
-    """
-    if options.local_addr:
-        return options.local_addr
-    if options.standalone or options.max_nodes == 1:
-        return LOOPBACK
-    failed = []
-    for endpoint in options.endpoints:
-        try:
-            return own_address(endpoint.host, endpoint.port)
-        except (OSError, UnicodeError) as error:
-            failed.append(f"{endpoint}: {getattr(error, 'strerror', None) or 'no host name'}")
-    raise EndpointUnreachableError(
-        f"rendezvous: no endpoint can be reached from here ({'; '.join(failed)}); give this node's own address with"
-        " --local-addr"
-    )

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from elaunch.errors import StartError
 from elaunch.rendezvous.addresses import bindable, free_port, join, own_loopback
+from elaunch.rendezvous.handshake import names
 from elaunch.rendezvous.hiring import GRACE, EmbeddedEtcd, ask, embedded, hire, made_directory
 from elaunch.rendezvous.home import Meeting, default_state_dir
 from elaunch.rendezvous.order import Order
+from elaunch.rendezvous.tls import Tls
 from elaunch.rendezvous.trio import Berth, MemberList
 
 
@@ -28,7 +30,9 @@ async def adopt_embedded(job: str, address: str, port: int) -> EmbeddedEtcd | No
     return embedded(answer, talk)
 
 
-async def join_embedded(job: str, berth: Berth, listed: MemberList, *, state_dir: Path | None = None) -> EmbeddedEtcd:
+async def join_embedded(
+    job: str, berth: Berth, listed: MemberList, *, state_dir: Path | None = None, tls: Tls | None = None
+) -> EmbeddedEtcd:
     """Start the member that the cluster of ``listed`` has taken in for ``berth``.
 
     Raises ElaunchError where it cannot be started.
@@ -51,6 +55,7 @@ async def join_embedded(job: str, berth: Berth, listed: MemberList, *, state_dir
             grace=GRACE,
             agent=0,
             keep_open=(lock,),
+            tls=tls.paths if tls is not None else (),
             peer=berth.peer,
             listen_peer=join(listen_at, peer_port),
             cluster=listed.peers,
@@ -61,9 +66,12 @@ async def join_embedded(job: str, berth: Berth, listed: MemberList, *, state_dir
         os.close(lock)  # the keeper has its own
 
 
-def offer(node_id: str, address: str, port: int) -> Berth:
-    """Where a node could keep a member: at ``port`` if that is free, else at any. Raises OSError."""
+def offer(node_id: str, address: str, port: int, tls: Tls | None = None) -> Berth:
+    """Where a node could keep a member, at ``port`` if that is free, else at any; or why it cannot. Raises OSError."""
+    if tls is not None and not names(tls, address):
+        return Berth(node_id, address, "", "", f"the certificate {tls.cert} does not name {address}")
     listen_at = bindable(address)
     client = free_port(listen_at, port)
     peer = next(free for _ in range(10) if (free := free_port(listen_at)) != client)
-    return Berth(node_id, address, f"http://{join(address, peer)}", join(address, client))
+    scheme = "http" if tls is None else "https"
+    return Berth(node_id, address, f"{scheme}://{join(address, peer)}", join(address, client))

@@ -126,12 +126,13 @@ class Quarters:
         return [
             *("--name", self.name, "--listen-client-urls", clients),
             *("--advertise-client-urls", f"{scheme}://{self.endpoint}" if self.endpoint else clients),
-            *("--listen-peer-urls", f"http://{self.listen_peer}" if self.peer else _PEER),
+            *("--listen-peer-urls", f"{scheme}://{self.listen_peer}" if self.peer else _PEER),
             *("--initial-advertise-peer-urls", peer, "--initial-cluster", ",".join([f"{self.name}={peer}", *others])),
             *("--initial-cluster-state", "existing" if self.cluster else "new"),
             *("--initial-cluster-token", secrets.token_hex(8)),
             *(_TOGETHER if self.peer else _ALONE),
             *(_tls_options(self.tls) if self.tls is not None and self.listen else ()),
+            *(_peer_tls_options(self.tls) if self.tls is not None and self.peer else ()),
         ]
 
 
@@ -162,6 +163,15 @@ def start(
 def _tls_options(tls: Tls) -> tuple[str, ...]:
     own = ("--cert-file", str(tls.cert), "--key-file", str(tls.key))
     return own if tls.ca is None else (*own, "--client-cert-auth", "--trusted-ca-file", str(tls.ca))
+
+
+def _peer_tls_options(tls: Tls) -> tuple[str, ...]:
+    """Always mutual: every member has a certificate. A member may call from another address than it is called at."""
+    return (
+        *("--peer-cert-file", str(tls.cert), "--peer-key-file", str(tls.key)),
+        *("--peer-client-cert-auth", "--peer-trusted-ca-file", str(tls.authority)),
+        "--experimental-peer-skip-client-san-verification",
+    )
 
 
 def stop(etcd: subprocess.Popen[bytes], grace: float = 5.0) -> None:

@@ -127,6 +127,13 @@ class Chronicle:
             return False
         return True
 
+    async def let_go(self) -> bool:
+        """Whether the other members say that this one is none of them any more."""
+        with contextlib.suppress(ElaunchError, asyncio.TimeoutError):
+            members = await within(_ANSWER, self._store.members())
+            self.company.left = not any(self._order.peer in member.peers for member in members)
+        return self.company.left
+
     async def keep_last(self) -> bool:
         """Whether nothing is lost if etcd and its data go now."""
         if self.company.several:  # they end all at once: etcd may not answer any more, but it has told everything

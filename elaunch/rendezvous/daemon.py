@@ -6,7 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from elaunch.errors import EndpointUnreachableError
 from elaunch.rendezvous import child
@@ -96,12 +96,12 @@ class Daemon:
                 raise EndpointUnreachableError("rendezvous: the member does not answer")
             await asyncio.sleep(0.1)
 
-    async def supervise(self, may_restart: Callable[[], bool]) -> None:
+    async def supervise(self, may_restart: Callable[[], Awaitable[bool]]) -> None:
         """Start etcd again on its data when something killed it, a few times; return when it stays dead."""
         for _ in range(_RESTARTS):
             assert self._etcd is not None
             await asyncio.to_thread(self._etcd.wait)
-            if not may_restart():
+            if not await may_restart():
                 return
             self._etcd = self._launch()
         await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]

@@ -146,19 +146,25 @@ class _Place:
         meet, tls = str(meeting.socket), self.tls.paths if self.tls is not None else ()
         order = Order(self.job, str(directory), listen, endpoint, False, meet, self.grace, 0, (lock,), tls)
         notice = _outlived(Layout(directory))
-        etcd = await hire(self._with_peer(order) if self.address else order)
+        etcd = await hire(self._with_peer(order) if self._reached(addresses) else order)
         return replace(etcd, notice=etcd.notice or notice)
 
     async def _elsewhere(self, directory: Path) -> tuple[str, ...]:
         """Where the job's etcd serves without a member here: at another endpoint, or where one here last knew it."""
-        if found := await _serving(self.others, 0):
+        if found := await _serving(self.others, 0, self.tls):
             return found
         joined = default_state_dir(self.job, self.port, self.address) if self.address else directory
         for home in dict.fromkeys((directory, joined)):
             cluster, endpoints = SavedMembers(Layout(home).members).read()
-            if found := await _serving(endpoints, cluster):
+            if found := await _serving(endpoints, cluster, self.tls):
                 return found
         return ()
+
+    def _reached(self, listening: tuple[IPAddress, ...]) -> bool:
+        """Whether clients on other hosts reach what listens on these addresses."""
+        return bool(self.address) and (
+            any(one.is_unspecified for one in listening) or not set(resolve(self.address)).isdisjoint(listening)
+        )
 
     def _with_peer(self, order: Order) -> Order:
         """As ``order``, with a place for the talk of members."""
@@ -170,7 +176,7 @@ class _Place:
         return replace(
             order,
             endpoint=join(self.address, self.port),
-            peer=f"http://{join(self.address, port)}",
+            peer=f"{'http' if self.tls is None else 'https'}://{join(self.address, port)}",
             listen_peer=join(at, port),
         )
 
@@ -187,9 +193,9 @@ class _Place:
             await store.close()
 
 
-async def _serving(endpoints: Sequence[str], cluster: int) -> tuple[str, ...]:
+async def _serving(endpoints: Sequence[str], cluster: int, tls: Tls | None) -> tuple[str, ...]:
     """Those of ``endpoints`` at which etcd serves, if it has a majority; of this ``cluster``, if it is not 0."""
-    store = EtcdStore(endpoints) if endpoints else None
+    store = EtcdStore(endpoints, credentials=credentials(tls)) if endpoints else None
     if store is None:
         return ()
     try:

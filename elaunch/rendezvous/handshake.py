@@ -28,6 +28,16 @@ def check(tls: Tls) -> None:
         raise UsageError(f"tls: no connection comes of {tls.cert}: {error.reason or error}") from None
 
 
+def names(tls: Tls, host: str) -> bool:
+    """Whether this certificate is also that of ``host``, as members of an etcd want it of each other."""
+    try:
+        server, client = _context(ssl.PROTOCOL_TLS_SERVER, tls), _context(ssl.PROTOCOL_TLS_CLIENT, tls)
+        _shake_hands(server, client, host)
+    except (UsageError, ssl.SSLError):
+        return False
+    return True
+
+
 def _context(protocol: int, tls: Tls) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     for path in (tls.cert, tls.key, tls.authority):
@@ -58,10 +68,10 @@ def _reason(error: ssl.SSLCertVerificationError) -> str:
     return text
 
 
-def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str = NAME) -> None:
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
-        client.wrap_bio(down, up, server_hostname=NAME),
+        client.wrap_bio(down, up, server_hostname=host),
         server.wrap_bio(up, down, server_side=True),
     ]
     for _ in range(_TURNS):

@@ -58,11 +58,12 @@ class EmbeddedEtcd:
         if self._talk is None:
             return
         (reader, writer), self._talk = self._talk, None
-        with contextlib.suppress(ConnectionError, asyncio.TimeoutError, subprocess.TimeoutExpired):
+        with contextlib.suppress(ConnectionError, asyncio.TimeoutError):
             writer.write(b"forsaken\n" if forsaken else b"release\n")
             writer.write_eof()
             await within(timeout, reader.read())
-            if self._process is not None:
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, timeout)
         writer.close()
 

@@ -34,6 +34,7 @@ from elaunch.rendezvous.tls import Tls
 from elaunch.rendezvous.waiting import within
 
 _ASK = 5.0  # seconds between two looks whether the other members are still there, when no agent is
+_ASK_LAST = 1.0  # the same, once the job has ended
 _ALONE = 60.0  # seconds without a majority of the members after which a keeper without an agent ends
 
 
@@ -71,13 +72,14 @@ class Keeper:
                 self._answer.set_result({"error": str(error)})
                 await asyncio.wait({first_talk}, timeout=1.0)
                 return
-            watching = [asyncio.create_task(work) for work in (self._chronicle.follow(), self._supervise())]
+            supervising = self._daemon.supervise(self._may_restart)
+            watching = [asyncio.create_task(work) for work in (self._chronicle.follow(), supervising)]
             version, peer = find_etcd().version, self._order.peer
             self._answer.set_result(
                 {"endpoint": self._order.endpoint, "version": version, "notice": self._daemon.notice, "peer": peer}
             )
             for task in watching:
-                task.add_done_callback(lambda _: self._stop_soon())
+                task.add_done_callback(lambda _: self._etcd_ended())
             await self._until_unused()
             for task in watching:
                 if task.done():
@@ -103,6 +105,12 @@ class Keeper:
     def _stop_soon(self) -> None:
         self._told_to_stop = True
         self._news.set()
+
+    def _etcd_ended(self) -> None:
+        if self._chronicle.company.left:  # as it should
+            self._news.set()
+        else:
+            self._stop_soon()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, counted: bool = False) -> None:
         """One agent, from its first word until it is gone."""
@@ -133,32 +141,42 @@ class Keeper:
                 self._deserted = self._deserted or not released
                 self._news.set()
 
-    async def _supervise(self) -> None:
-        # What a killed member of such a version has lost the others would not tell it: a new one takes its place.
-        await self._daemon.supervise(lambda: find_etcd().sound or not self._chronicle.company.several)
-        self._stop_soon()
+    async def _may_restart(self) -> bool:
+        """Whether an etcd that has ended may go on with its data."""
+        if not self._chronicle.company.several:
+            return True
+        # What a killed member of some versions has lost the others would not tell it: a new one takes its place.
+        return not await self._chronicle.let_go() and find_etcd().sound
 
     async def _until_unused(self) -> None:
         silent_since: float | None = None
         while not self._told_to_stop and not self._chronicle.company.left:
             self._news.clear()
-            unused = self._agents == 0 and not self._chronicle.nodes
-            grace = self._order.grace if self._deserted and not self._chronicle.final else 0.0
-            several = self._chronicle.company.several
-            asking = self._agents == 0 and several  # nothing else tells that the others are lost
             try:
-                ask = (0.0 if self._forsaken else _ASK) if asking else None
-                await within(grace if unused else ask, self._news.wait())
+                await within(self._patience(), self._news.wait())
             except asyncio.TimeoutError:
                 if self._agents == 0 and not self._chronicle.nodes:
                     return
                 if await self._chronicle.answers():
                     silent_since, self._forsaken = None, False
                     continue
+                if self._chronicle.final:  # the others have ended before they could say that the last node is gone
+                    return
                 silent_since = silent_since or time.monotonic()
                 if self._forsaken or time.monotonic() - silent_since > _ALONE:
                     print("most members of etcd are lost, and no agent is left", file=sys.stderr, flush=True)
                     self._told_to_stop = True
+
+    def _patience(self) -> float | None:
+        """For how many seconds news are waited for until this keeper looks whether it is of use; None: for ever."""
+        final = self._chronicle.final
+        if self._agents:
+            return None
+        if not self._chronicle.nodes:
+            return self._order.grace if self._deserted and not final else 0.0
+        if self._chronicle.company.several:  # nothing else tells that the others are lost
+            return 0.0 if self._forsaken else _ASK_LAST if final else _ASK
+        return None
 
     async def _end(self) -> None:
         """Stop etcd. Its data go only if the job ended cleanly and its state is saved, or it is no member any more."""

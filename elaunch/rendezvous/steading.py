@@ -16,6 +16,7 @@ from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.hiring import EmbeddedEtcd
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import decode, encode
+from elaunch.rendezvous.tls import Tls
 from elaunch.rendezvous.trio import Berth, MemberList
 
 _AGAIN = 1.0  # seconds until an etcd that did not answer is asked again
@@ -38,6 +39,7 @@ class Steading:
         *,
         held: EmbeddedEtcd | None = None,
         state_dir: Path | None = None,
+        tls: Tls | None = None,
         spare: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._store = store
@@ -46,6 +48,7 @@ class Steading:
         self._port = port
         self._held = held
         self._state_dir = state_dir
+        self._tls = tls
         self.listeners: list[Callable[[], None]] = []
         self._spare = spare
         self._listed = MemberList((), ())
@@ -127,7 +130,7 @@ class Steading:
         if self._held is not None:
             held, self._held = self._held, None
             self._spent.add(held.peer)
-            await held.release(0.0)
+            await held.release(_AGAIN)
             self._log.debug("etcd_member_gone", endpoint=held.endpoints[0])
 
     async def _settle(self, node_id: str, lease: int) -> None:
@@ -147,7 +150,7 @@ class Steading:
             await self._start_member(berth, listed, lease)
         elif listed.invited == node_id and berth is None:
             try:
-                offered = offer(node_id, self._address, self._port)
+                offered = offer(node_id, self._address, self._port, self._tls)
             except OSError as error:
                 offered = Berth(node_id, self._address, "", "", f"no port is free: {error.strerror}")
             await self._put(offered, lease)
@@ -159,7 +162,7 @@ class Steading:
         """Once only for each berth: a member that lost its data must not come back as the same one."""
         self._spent.add(berth.peer)
         try:
-            self._held = await join_embedded(self._keys.job, berth, listed, state_dir=self._state_dir)
+            self._held = await join_embedded(self._keys.job, berth, listed, state_dir=self._state_dir, tls=self._tls)
         except (ElaunchError, OSError) as error:
             reason = str(error)
             self._log.warning("etcd_member_not_started", reason=reason)

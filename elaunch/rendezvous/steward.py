@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NoReturn, Protocol
 
 import structlog
 
 from elaunch.clock import Clock
-from elaunch.errors import AmbiguousError, ElaunchError, EtcdRefusedError
+from elaunch.errors import AmbiguousError, DeposedError, ElaunchError, EtcdRefusedError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, decode, encode
-from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, Put, Store
+from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, KeyValue, Put, Store
 from elaunch.rendezvous.trio import (
     LOST,
     SIZE,
@@ -99,7 +101,7 @@ class Steward:
             for member, health in zip(members, healths, strict=True)
         )
         snapshot = await self._store.list(self._keys.berths)
-        berths = tuple(decode(Berth, kv.value) for kv in snapshot.items)
+        berths = tuple(_berths(snapshot.items))
         view = View(seen, berths, ())
         if hosted(view) >= SIZE:  # the only case in which a large job need not be listed
             self._invited = ""
@@ -128,6 +130,8 @@ class Steward:
         )
 
     async def _act(self, action: Action) -> None:
+        if isinstance(action, Add | Promote | Remove):
+            await self._check_leading()
         if isinstance(action, Invite):
             if self._invited != action.node_id:
                 self._invited, self._asked_at = action.node_id, self._clock.monotonic()
@@ -138,6 +142,11 @@ class Steward:
             await self._store.promote(action.member)
         elif isinstance(action, Remove):
             await self._store.remove(action.member)
+
+    async def _check_leading(self) -> None:
+        """A change of members cannot be fenced: so this is asked at the last moment, after any time to be frozen in."""
+        if not (await self._store.txn([self._guard], [])).succeeded:
+            raise DeposedError("another one leads: the members are its business")
 
     async def _tell(self, members: tuple[ClusterMember, ...]) -> None:
         """Let all nodes know, if there is news."""
@@ -167,3 +176,9 @@ class Steward:
         log("etcd_members", step=type(action).__name__.lower(), reason=action.reason)
         if whole(view):
             self._log.info("etcd_trio", text="the job's etcd has a member on three hosts: the loss of one is survived")
+
+
+def _berths(items: Iterable[KeyValue]) -> Iterator[Berth]:
+    for kv in items:
+        with suppress(ValueError):  # of a node that this release does not understand
+            yield decode(Berth, kv.value)

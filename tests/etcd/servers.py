@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
@@ -113,8 +114,10 @@ class Certificates:
         return Credentials(self.ca, self.cert, self.key, user, password)
 
 
-def make_certificates(directory: Path, host: str = "localhost", days: int = 1) -> Certificates:
-    """Certificates for 127.0.0.1 and ``host``, valid for ``days``."""
+def make_certificates(
+    directory: Path, host: str = "localhost", days: int = 1, addresses: Sequence[str] = ("127.0.0.1",)
+) -> Certificates:
+    """Certificates for ``addresses`` and ``host``, valid for ``days``."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -143,10 +146,10 @@ def make_certificates(directory: Path, host: str = "localhost", days: int = 1) -
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    named = [x509.IPAddress(ipaddress.ip_address(address)) for address in addresses]
     cert = (
         build("client", "test authority", key.public_key())
-        .add_extension(x509.SubjectAlternativeName([address, x509.DNSName(host)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([*named, x509.DNSName(host)]), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM
