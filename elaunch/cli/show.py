@@ -66,8 +66,8 @@ def status_document(seen: Overview, live: Live, lines: Sequence[Happening]) -> d
     document = job_row(seen, "")
     del document["etcd"]
     return document | {
-        **_live_part(live),
         "budget_left": _budget_left(document),
+        **_live_part(live),
         "leader": _leader_row(seen),
         "nodes": [_node_row(seen, node, live) for node in seen.nodes],
         "drained": [dataclasses.asdict(d) for d in seen.state.drained] if seen.state else [],
@@ -111,6 +111,7 @@ def _live_part(live: Live) -> dict[str, Any]:
         "reason": {"code": live.code, "text": live.reason},
         "waiting_for": live.waiting_for or None,
         "phase_seconds": round(live.phase_seconds, 3),
+        "budget_left": live.budget_left,
         "rank_progress": [_rank_row(line) for line in live.ranks],
         "refused": dict(live.refused),
     }
@@ -172,7 +173,7 @@ def _headline(seen: Overview, document: dict[str, Any]) -> str:
     world = f"{count(document['ranks'], 'rank')}, {count(len(seen.nodes), 'node')}{limits}"
     restarts = ""
     if document["max_restarts"] is not None:
-        restarts = f", {document['restart_count']} of {document['max_restarts']} restarts used"
+        restarts = f", {count(document['restart_count'], 'restart')}, {document['budget_left']} left"
     lines = [f"job {seen.job}: {phase}, generation {document['generation']}, {world}{restarts}"]
     if document["exit_code"] is not None and seen.over:
         lines[0] += f", exit code {document['exit_code']}"

@@ -24,7 +24,7 @@ from elaunch.errors import (
     NoSuchJobError,
     UnansweredError,
 )
-from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_happening, decode_operation
+from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_happening, decode_operation, one_line
 from elaunch.rendezvous.keys import ROOT, JobKeys
 from elaunch.rendezvous.records import Leader, Node, Phase, Plan, Spec, State, decode, encode
 from elaunch.rendezvous.store import KeyValue, Put, Store, absent
@@ -123,7 +123,8 @@ async def submit(
         raise JobFinishedError(f"job {job!r} has ended ({seen.phase}): {why}")
     if seen.leader is not None and not seen.leader.address:
         raise CommandRefusedError(f"job {job!r} is torchrun's, with elaunch's rendezvous only: it takes no commands")
-    operation = Operation(uuid.uuid4().hex[:12], kind, who, at, reason, arguments)
+    # As leaders read it, so that the seal is of the same words.
+    operation = Operation(uuid.uuid4().hex[:12], kind, one_line(who), at, one_line(reason), arguments)
     operation = replace(operation, seal=seal(tokens, job, operation.words))
     key = JobKeys(job).command(operation.id)
     for _ in range(_TRIES):

@@ -74,6 +74,11 @@ class Happening:
     why: str = ""
 
 
+def one_line(text: str) -> str:
+    """A text that comes from outside, as one line that is not too long."""
+    return " ".join(text.split())[:LONGEST].rstrip()
+
+
 def decode_operation(value: bytes, order: int) -> Operation:
     """The operation in ``value``. Raises ValueError if it is none, or one with values of the wrong kind."""
     data = _members(value, Operation.__slots__)
@@ -83,10 +88,9 @@ def decode_operation(value: bytes, order: int) -> Operation:
     if not all(isinstance(text, str) for text in (*nodes, *answers.values())) or not data.get("id"):
         raise ValueError("not an Operation: an id or a text is of the wrong kind")
     standing = Standing(data.get("standing", Standing.PENDING.value))
-    operation: Operation = _make(
-        Operation, data | {"order": order, "nodes": tuple(nodes), "standing": standing, "who": _line(data, "who")}
-    )
-    return replace(operation, reason=_line(data, "reason"))
+    made = {"order": order, "nodes": tuple(nodes), "standing": standing}
+    operation: Operation = _make(Operation, data | made)
+    return replace(operation, who=one_line(operation.who), reason=one_line(operation.reason))
 
 
 def decode_happening(value: bytes) -> Happening:
@@ -111,11 +115,6 @@ _KINDS: dict[str, Any] = {
     "answers": dict,
     "order": int,
 }
-
-
-def _line(data: dict[str, Any], name: str) -> str:
-    """A text that comes from outside, as one line that is not too long."""
-    return " ".join(str(data.get(name, "")).split())[:LONGEST]
 
 
 def _members(value: bytes, known: Any) -> dict[str, Any]:
