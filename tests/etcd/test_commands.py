@@ -13,19 +13,13 @@ from typing import Any
 import pytest
 
 from elaunch.clock import SystemClock
+from elaunch.controller.chronicle import follow_happenings, happenings
 from elaunch.controller.commands import Abort, Leave, Signal, Start
 from elaunch.controller.job import Answer, NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.ledger import KEPT_COMMANDS, KEPT_EVENTS
-from elaunch.controller.operating import (
-    follow_happenings,
-    happenings,
-    job_names,
-    outcome,
-    overview,
-    submit,
-    verdict,
-)
+from elaunch.controller.operating import outcome, submit, verdict
+from elaunch.controller.survey import job_names, overview
 from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError, UnansweredError
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.etcd import EtcdStore
