@@ -21,6 +21,7 @@ from elaunch.errors import CommandRefusedError, ElaunchError, EndpointUnreachabl
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run one command, ``argv[0]``; the exit code. Raises ElaunchError."""
     arguments = parse_operator(argv)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC writes of connections that end, in the midst of ours
     run = {"ps": _ps, "status": _status, "events": _events}.get(arguments.command, _command)
     try:
         return asyncio.run(run(arguments, environ))
