@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
+import io
 import json
 import os
 import socket
@@ -22,6 +23,8 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run one command, ``argv[0]``; the exit code. Raises ElaunchError."""
     arguments = parse_operator(argv)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC writes of connections that end, in the midst of ours
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     run = {"ps": _ps, "status": _status, "events": _events}.get(arguments.command, _command)
     try:
         return asyncio.run(run(arguments, environ))
@@ -83,6 +86,7 @@ async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
 async def _events(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from elaunch.cli import show
     from elaunch.controller.chronicle import follow_happenings, happenings
+    from elaunch.controller.survey import GONE, overview
 
     async with _store(arguments, environ, arguments.job) as store:
         if not arguments.follow:
@@ -92,6 +96,8 @@ async def _events(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         async with aclosing(follow_happenings(store, arguments.job)) as lines:
             async for line in lines:
                 print(show.event(line, as_json=arguments.json), flush=True)
+        if (await overview(store, arguments.job)).phase == GONE:
+            print("elaunch: no agent of this job lives any more", file=sys.stderr)
     return 0
 
 

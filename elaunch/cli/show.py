@@ -13,6 +13,8 @@ from elaunch.controller.roster import count
 from elaunch.controller.survey import GONE, Overview
 from elaunch.rendezvous.journal import Happening, Operation
 
+_WIDEST = 100  # characters of one cell of a table
+
 
 def jobs(found: Sequence[tuple[Overview, str]], silent: Sequence[str]) -> str:
     """The table of ``elaunch ps``."""
@@ -26,7 +28,7 @@ def jobs(found: Sequence[tuple[Overview, str]], silent: Sequence[str]) -> str:
         rows.append((row["job"], phase, str(row["generation"]), nodes, str(row["ranks"]), restarts, reason))
     lines = [_table(rows)] if found else ["no jobs"]
     lines += [f"no answer from the etcd at {endpoints}" for endpoints in silent]
-    return "\n".join(lines)
+    return _plain("\n".join(lines))
 
 
 def status(seen: Overview, live: Live, lines: Sequence[Happening]) -> str:
@@ -48,7 +50,7 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening]) -> str:
             )
     if lines:
         parts.append("\n".join(["last events:", *(f"  {event(line)}" for line in lines[-LAST_EVENTS:])]))
-    return "\n".join(parts)
+    return _plain("\n".join(parts))
 
 
 def _headline(seen: Overview, document: dict[str, Any]) -> str:
@@ -93,7 +95,7 @@ def event(line: Happening, *, as_json: bool = False) -> str:
     if as_json:
         return json.dumps(dataclasses.asdict(line))
     time = datetime.fromtimestamp(line.time).isoformat(sep=" ", timespec="seconds")
-    return f"{time}  {line.code}: {line.text}"
+    return _plain(f"{time}  {line.code}: {line.text}")
 
 
 def operation(job: str, done: Operation) -> str:
@@ -101,11 +103,21 @@ def operation(job: str, done: Operation) -> str:
     lines = [f"{job}: {done.kind}: {done.answer}"]
     if done.kind == "stacks":
         lines += [f"--- node {node_id}\n{text}" for node_id, text in done.answers.items()]
-    return "\n".join(lines)
+    return _plain("\n".join(lines))
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
-    rows = list(rows)
+    rows = [[_short(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _short(cell: str) -> str:
+    """No cell is so long that it pushes all others off the screen; documents have the whole of it."""
+    return cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 3]}..."
+
+
+def _plain(text: str) -> str:
+    """Nothing that comes out of an etcd moves the cursor of a terminal."""
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+_YEAR_3000 = 32_503_680_000.0  # seconds since the epoch
 LONGEST = 1000  # characters of who and why
 
 
@@ -95,10 +96,16 @@ def decode_operation(value: bytes, order: int) -> Operation:
 
 def decode_happening(value: bytes) -> Happening:
     """The happening in ``value``. Raises ValueError if it is none."""
-    happening: Happening = _make(Happening, _members(value, Happening.__slots__))
+    data = _members(value, Happening.__slots__)
+    if any(not isinstance(member, _HAPPENING.get(name, str)) for name, member in data.items()):
+        raise ValueError("not a Happening: a value is of the wrong kind")
+    happening: Happening = _make(Happening, data)
+    if not 0 <= happening.time < _YEAR_3000:
+        raise ValueError("not a Happening: its time is none")
     return happening
 
 
+_HAPPENING: dict[str, Any] = {"seq": int, "generation": int, "time": (int, float)}
 _KINDS: dict[str, Any] = {
     "id": str,
     "kind": str,
