@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
+import io
 import json
 import os
 import socket
@@ -21,6 +22,9 @@ from elaunch.errors import CommandRefusedError, ElaunchError, EndpointUnreachabl
 def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run one command, ``argv[0]``; the exit code. Raises ElaunchError."""
     arguments = parse_operator(argv)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC writes of connections that end, in the midst of ours
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     run = {"ps": _ps, "status": _status, "events": _events}.get(arguments.command, _command)
     try:
         return asyncio.run(run(arguments, environ))
@@ -34,9 +38,9 @@ def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 async def _ps(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from elaunch.cli import show
+    from elaunch.cli import documents, show
     from elaunch.cli.places import opened, places
-    from elaunch.controller.operating import job_names, overview
+    from elaunch.controller.survey import job_names, overview
 
     found, silent = [], []
     for place in places(arguments, environ):
@@ -52,17 +56,18 @@ async def _ps(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
                 raise
             silent.append(",".join(place.endpoints))
     if arguments.json:
-        _print_json([show.job_row(seen, endpoints) for seen, endpoints in found])
+        _print_json([documents.job_row(seen, endpoints) for seen, endpoints in found])
     else:
         print(show.jobs(found, silent), flush=True)
     return 0
 
 
 async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
-    from elaunch.cli import show
+    from elaunch.cli import documents, show
     from elaunch.cli.places import security_of
-    from elaunch.controller.operating import happenings, overview
+    from elaunch.controller.chronicle import happenings
     from elaunch.controller.operator_client import live_status
+    from elaunch.controller.survey import overview
 
     security = security_of(arguments, environ)
     async with _store(arguments, environ, arguments.job) as store:
@@ -72,7 +77,7 @@ async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         if seen.leader is not None and seen.leader.address and not seen.over:
             live = await live_status(seen.leader, arguments.job, security, 3.0)
     if arguments.json:
-        _print_json(show.status_document(seen, live, lines))
+        _print_json(documents.status_document(seen, live, lines))
     else:
         print(show.status(seen, live, lines), flush=True)
     return 0
@@ -80,7 +85,8 @@ async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
 
 async def _events(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
     from elaunch.cli import show
-    from elaunch.controller.operating import follow_happenings, happenings
+    from elaunch.controller.chronicle import follow_happenings, happenings
+    from elaunch.controller.survey import GONE, overview
 
     async with _store(arguments, environ, arguments.job) as store:
         if not arguments.follow:
@@ -90,6 +96,8 @@ async def _events(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         async with aclosing(follow_happenings(store, arguments.job)) as lines:
             async for line in lines:
                 print(show.event(line, as_json=arguments.json), flush=True)
+        if (await overview(store, arguments.job)).phase == GONE:
+            print("elaunch: no agent of this job lives any more", file=sys.stderr)
     return 0
 
 
@@ -122,7 +130,7 @@ async def _command(arguments: argparse.Namespace, environ: Mapping[str, str]) ->
 
 
 async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any) -> ElaunchError | None:
-    from elaunch.cli import show
+    from elaunch.cli import documents, show
     from elaunch.controller.operating import outcome, submit, verdict
 
     kind, wait = arguments.command, arguments.timeout
@@ -130,7 +138,7 @@ async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any)
     after = await outcome(store, job, asked, wait)
     error = verdict(job, after, wait)
     if arguments.json:
-        _print_json(show.operation_document(job, after))
+        _print_json(documents.operation_document(job, after))
     elif error is None:
         print(show.operation(job, after), flush=True)
     return error
@@ -138,7 +146,7 @@ async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any)
 
 async def _jobs_of(store: Any, arguments: argparse.Namespace) -> list[str]:
     """The jobs that have this node, or keep its host out."""
-    from elaunch.controller.operating import job_names, overview
+    from elaunch.controller.survey import job_names, overview
 
     found = []
     for job in await job_names(store):

@@ -39,13 +39,14 @@ from elaunch.controller.state import (
 )
 from elaunch.controller.streams import Outbox
 from elaunch.controller.vigil import Vigil
-from elaunch.errors import CompactedError, LeaseLostError
+from elaunch.controller.watches import node_in, watch_commands, watch_nodes
+from elaunch.errors import LeaseLostError
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Drain, Node, Phase, Plan, Reason, State, decode
-from elaunch.rendezvous.store import Change, KeyValue, Store
+from elaunch.rendezvous.records import Drain, Phase, Plan, Reason, State, decode
+from elaunch.rendezvous.store import KeyValue, Store
 
 RETELL = 1.0  # seconds between two tellings of what a job waits for
 NOT_LEADING = "this agent does not lead any more"
@@ -147,8 +148,9 @@ class Term:
         running: list[asyncio.Task[None]] = []
         try:
             nodes, commands = await self._load()
-            running.append(asyncio.create_task(self._watch(nodes, set(self._job.nodes))))
-            running.append(asyncio.create_task(self._watch_commands(commands)))
+            store, keys, tell = self._store, self._keys, self._events.put_nowait
+            running.append(asyncio.create_task(watch_nodes(store, keys, nodes, set(self._job.nodes), tell)))
+            running.append(asyncio.create_task(watch_commands(store, keys, commands, self._read_command)))
             watches = set(running)
             await self._follow_up()
             while not self._over() and not (self._retiring and self._quiet()):
@@ -356,7 +358,7 @@ class Term:
         history = await self._store.list(self._keys.events, keys_only=True)
         asked = await self._store.list(self._keys.commands)
         present = await self._store.list(self._keys.nodes)
-        nodes = [_node(kv) for kv in present.items]
+        nodes = [node_in(kv) for kv in present.items]
         commands = self._ledger.load(state, (*history.items, *asked.items))
         accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED and self._is_sealed(o))
         self._job = resume(self._policy, state, plan, nodes, self.now, accepted, self._clock.wall() - self.now)
@@ -371,51 +373,6 @@ class Term:
             if node_id in self._job.nodes:
                 self._events.put_nowait(StatusReceived(self._early.pop(node_id)))
         return present.revision, asked.revision
-
-    async def _watch(self, revision: int, told: set[str]) -> None:
-        """Every change of a node's key becomes an event; a gap in the history is closed by listing again.
-
-        ``told`` are the nodes that joined by the events so far: the job may not have taken the last of them yet.
-        """
-        while True:
-            try:
-                async for _, changes in self._store.watch(self._keys.nodes, start_revision=revision + 1):
-                    for change in changes:
-                        self._tell(self._node_event(change), told)
-            except CompactedError:
-                snapshot = await self._store.list(self._keys.nodes)
-                revision = snapshot.revision
-                present = [_node(kv) for kv in snapshot.items]
-                for gone in told - {node.node_id for node in present}:
-                    self._tell(NodeLost(gone), told)
-                for node in present:
-                    self._tell(NodeJoined(node), told)
-
-    def _node_event(self, change: Change) -> NodeJoined | NodeLost:
-        if change.deleted:
-            return NodeLost(change.kv.key.removeprefix(self._keys.nodes))
-        return NodeJoined(_node(change.kv))
-
-    def _tell(self, event: NodeJoined | NodeLost, told: set[str]) -> None:
-        if isinstance(event, NodeJoined):
-            told.add(event.node.node_id)
-        else:
-            told.discard(event.node_id)
-        self._events.put_nowait(event)
-
-    async def _watch_commands(self, revision: int) -> None:
-        """Every command that an operator writes becomes an event, in the order in which the store took it."""
-        while True:
-            try:
-                async for _, changes in self._store.watch(self._keys.commands, start_revision=revision + 1):
-                    for change in changes:
-                        if not change.deleted:
-                            self._read_command(change.kv)
-            except CompactedError:
-                snapshot = await self._store.list(self._keys.commands)
-                revision = snapshot.revision
-                for kv in sorted(snapshot.items, key=lambda kv: kv.create_revision):
-                    self._read_command(kv)
 
     def _read_command(self, kv: KeyValue) -> None:
         operation = operation_in(self._keys, kv)
@@ -433,7 +390,3 @@ class Term:
 
 def _commands(events: Sequence[Event]) -> int:
     return sum(isinstance(event, OperatorCommand) for event in events)
-
-
-def _node(kv: KeyValue) -> Node:
-    return replace(decode(Node, kv.value), joined=kv.create_revision)

@@ -19,6 +19,7 @@ KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state a
 KEPT_EVENTS = 1000
 KEPT_COMMANDS = 50  # of those that are over
 AT_ONCE = 40  # lines of history in one transaction: etcd takes 128 operations
+_DIGITS = 15  # of the number of a line
 _LINE = 4000  # characters of one line of history
 
 
@@ -46,8 +47,9 @@ class Ledger:
         self._state = state
         found: list[Operation] = []
         for kv in items:
-            if kv.key.startswith(self._keys.events):
-                self._seq = int(kv.key.removeprefix(self._keys.events)) + 1
+            number = kv.key.removeprefix(self._keys.events)
+            if kv.key.startswith(self._keys.events) and number.isdecimal():
+                self._seq = max(self._seq, int(number[:_DIGITS]) + 1)
             elif (operation := operation_in(self._keys, kv)) is not None:
                 found.append(operation)
         found.sort(key=lambda operation: operation.order)

@@ -1,18 +1,17 @@
-"""An operator's end: what etcd says of a job, a command on its way, what became of it."""
+"""An operator's end: a command on its way, and what became of it."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote
 
 from elaunch.controller.access import Tokens
 from elaunch.controller.operations import FINISHED, NOT_FOUND
 from elaunch.controller.seals import seal
+from elaunch.controller.survey import GONE, overview
 from elaunch.errors import (
     AccessRefusedError,
     AmbiguousError,
@@ -24,80 +23,14 @@ from elaunch.errors import (
     NoSuchJobError,
     UnansweredError,
 )
-from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_happening, decode_operation
-from elaunch.rendezvous.keys import ROOT, JobKeys
-from elaunch.rendezvous.records import Leader, Node, Phase, Plan, Spec, State, decode, encode
-from elaunch.rendezvous.store import KeyValue, Put, Store, absent
+from elaunch.rendezvous.journal import Operation, Standing, decode_operation, one_line
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import encode
+from elaunch.rendezvous.store import Put, Store, absent
 from elaunch.rendezvous.waiting import within
 
-GONE = "gone"
 _TRIES = 10
 _LOOK = 2.0  # seconds without news of a command after which etcd is asked whether it is there at all
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """A job as etcd has it. ``nodes`` are those that live; ``epoch`` is the leader's."""
-
-    job: str
-    state: State | None
-    spec: Spec | None
-    plan: Plan | None
-    leader: Leader | None
-    epoch: int
-    nodes: tuple[Node, ...]
-    operations: tuple[Operation, ...]
-
-    @property
-    def phase(self) -> str:
-        """The phase, or ``gone`` where no agent lives and the job had not ended."""
-        state = self.state
-        if state is not None and state.phase.final:
-            anew = self.nodes and all(node.joined > state.horizon for node in self.nodes)
-            return Phase.WAITING.value if anew else state.phase.value
-        if not self.nodes:
-            return GONE
-        members = {member.node_id for member in self.plan.members} if self.plan else set()
-        if state is None or not any(node.node_id in members for node in self.nodes):
-            return Phase.WAITING.value
-        return state.phase.value
-
-    @property
-    def over(self) -> bool:
-        return self.phase in (GONE, *(phase.value for phase in Phase if phase.final))
-
-
-async def job_names(store: Store) -> list[str]:
-    """The jobs of which anything is in etcd."""
-    return [unquote(name) for name in await store.children(ROOT)]
-
-
-async def overview(store: Store, job: str) -> Overview:
-    """Raises NoSuchJobError, CommandRefusedError where its keys hold what no release of ours has written."""
-    try:
-        return await _overview(store, job)
-    except ValueError as error:
-        raise CommandRefusedError(f"the keys of job {job!r} in etcd cannot be read: {error}") from None
-
-
-async def _overview(store: Store, job: str) -> Overview:
-    keys = JobKeys(job)
-    state, spec, leader = await asyncio.gather(*(store.get(key) for key in (keys.state, keys.spec, keys.leader)))
-    nodes, commands = await asyncio.gather(store.list(keys.nodes), store.list(keys.commands))
-    if not (state or spec or nodes.items):
-        raise NoSuchJobError(f"no job {job!r} in this etcd; elaunch ps lists those that there are")
-    known = decode(State, state.value) if state else None
-    plan = await store.get(keys.plan(known.generation)) if known else None
-    return Overview(
-        job=job,
-        state=known,
-        spec=decode(Spec, spec.value) if spec else None,
-        plan=decode(Plan, plan.value) if plan else None,
-        leader=decode(Leader, leader.value) if leader else None,
-        epoch=leader.create_revision if leader else 0,
-        nodes=tuple(sorted((_node(kv) for kv in nodes.items), key=lambda node: node.joined)),
-        operations=_operations(commands.items),
-    )
 
 
 async def submit(
@@ -123,7 +56,8 @@ async def submit(
         raise JobFinishedError(f"job {job!r} has ended ({seen.phase}): {why}")
     if seen.leader is not None and not seen.leader.address:
         raise CommandRefusedError(f"job {job!r} is torchrun's, with elaunch's rendezvous only: it takes no commands")
-    operation = Operation(uuid.uuid4().hex[:12], kind, who, at, reason, arguments)
+    # As leaders read it, so that the seal is of the same words.
+    operation = Operation(uuid.uuid4().hex[:12], kind, one_line(who), at, one_line(reason), arguments)
     operation = replace(operation, seal=seal(tokens, job, operation.words))
     key = JobKeys(job).command(operation.id)
     for _ in range(_TRIES):
@@ -174,54 +108,6 @@ def verdict(job: str, operation: Operation, timeout: float) -> ElaunchError | No
     return kinds.get(operation.exit_code, CommandRefusedError)(f"{operation.kind}: {operation.answer}")
 
 
-async def happenings(store: Store, job: str) -> list[Happening]:
-    """The job's history, oldest first. Raises NoSuchJobError."""
-    await overview(store, job)
-    return _lines((await store.list(JobKeys(job).events)).items)
-
-
-async def follow_happenings(store: Store, job: str) -> AsyncGenerator[Happening, None]:
-    """The history, and then each line as it is written, until the job is over.
-
-    Raises NoSuchJobError, and EtcdLostError where etcd goes and does not come back.
-    """
-    keys = JobKeys(job)
-    seen = -1
-    over = False
-    while not over:
-        over = (await overview(store, job)).over  # before the lines are read: none that was written by then is missed
-        snapshot = await store.list(keys.events)
-        for line in _lines(snapshot.items):
-            if line.seq > seen:
-                seen = line.seq
-                yield line
-        if not over:
-            await _until_news(store, keys, snapshot.revision + 1)
-
-
-async def _until_news(store: Store, keys: JobKeys, revision: int) -> None:
-    """Return at the next line of the history, or when the job may have ended. Raises EtcdLostError."""
-    looking = asyncio.ensure_future(_news_of_job(store, keys, revision))
-    try:
-        while not looking.done():
-            await asyncio.wait({looking}, timeout=_LOOK)
-            await store.get(keys.state)  # a watch waits for an etcd that is gone for ever
-        with suppress(CompactedError):
-            looking.result()
-    finally:
-        looking.cancel()
-        await asyncio.gather(looking, return_exceptions=True)
-
-
-async def _news_of_job(store: Store, keys: JobKeys, revision: int) -> None:
-    async with aclosing(store.watch(keys.prefix, start_revision=revision)) as batches:
-        async for _, changes in batches:
-            for change in changes:
-                key = change.kv.key
-                if key.startswith(keys.events) or key == keys.state or (change.deleted and key.startswith(keys.nodes)):
-                    return
-
-
 @dataclass
 class _Asked:
     now: Operation
@@ -251,25 +137,3 @@ async def _news(store: Store, key: str, revision: int) -> None:
         async for _, changes in batches:
             if any(change.kv.key == key for change in changes):
                 return
-
-
-def _lines(items: Iterable[KeyValue]) -> list[Happening]:
-    found = []
-    for kv in items:
-        with suppress(ValueError):  # no leader of ours wrote it
-            found.append(decode_happening(kv.value))
-    return found
-
-
-def _operations(items: tuple[KeyValue, ...]) -> tuple[Operation, ...]:
-    found = []
-    for kv in items:
-        try:
-            found.append(decode_operation(kv.value, kv.create_revision))
-        except ValueError:
-            continue  # nothing that a leader would carry out
-    return tuple(sorted(found, key=lambda operation: operation.order))
-
-
-def _node(kv: KeyValue) -> Node:
-    return replace(decode(Node, kv.value), joined=kv.create_revision)

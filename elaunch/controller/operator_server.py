@@ -12,6 +12,8 @@ from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeView
 from elaunch.controller.leader import Term
 from elaunch.controller.messages import pack_run_phase, sendable
+from elaunch.controller.restarting import restart_policy
+from elaunch.controller.restarts import remaining
 from elaunch.controller.sightings import RankView
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Phase
@@ -57,6 +59,7 @@ def status_of(term: Term) -> pb.StatusReply:
         nodes=[_line(term, job, view) for view in job.nodes.values()],
         ranks=[_rank(view) for view in term.ranks[:MOST_RANKS]],
         refused=term.counters.snapshot(),
+        budget_left=max(0, remaining(restart_policy(job), job.history, now + job.wall_offset)),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+_YEAR_3000 = 32_503_680_000.0  # seconds since the epoch
 LONGEST = 1000  # characters of who and why
 
 
@@ -74,6 +75,11 @@ class Happening:
     why: str = ""
 
 
+def one_line(text: str) -> str:
+    """A text that comes from outside, as one line that is not too long."""
+    return " ".join(text.split())[:LONGEST].rstrip()
+
+
 def decode_operation(value: bytes, order: int) -> Operation:
     """The operation in ``value``. Raises ValueError if it is none, or one with values of the wrong kind."""
     data = _members(value, Operation.__slots__)
@@ -83,18 +89,23 @@ def decode_operation(value: bytes, order: int) -> Operation:
     if not all(isinstance(text, str) for text in (*nodes, *answers.values())) or not data.get("id"):
         raise ValueError("not an Operation: an id or a text is of the wrong kind")
     standing = Standing(data.get("standing", Standing.PENDING.value))
-    operation: Operation = _make(
-        Operation, data | {"order": order, "nodes": tuple(nodes), "standing": standing, "who": _line(data, "who")}
-    )
-    return replace(operation, reason=_line(data, "reason"))
+    made = {"order": order, "nodes": tuple(nodes), "standing": standing}
+    operation: Operation = _make(Operation, data | made)
+    return replace(operation, who=one_line(operation.who), reason=one_line(operation.reason))
 
 
 def decode_happening(value: bytes) -> Happening:
     """The happening in ``value``. Raises ValueError if it is none."""
-    happening: Happening = _make(Happening, _members(value, Happening.__slots__))
+    data = _members(value, Happening.__slots__)
+    if any(not isinstance(member, _HAPPENING.get(name, str)) for name, member in data.items()):
+        raise ValueError("not a Happening: a value is of the wrong kind")
+    happening: Happening = _make(Happening, data)
+    if not 0 <= happening.time < _YEAR_3000:
+        raise ValueError("not a Happening: its time is none")
     return happening
 
 
+_HAPPENING: dict[str, Any] = {"seq": int, "generation": int, "time": (int, float)}
 _KINDS: dict[str, Any] = {
     "id": str,
     "kind": str,
@@ -111,11 +122,6 @@ _KINDS: dict[str, Any] = {
     "answers": dict,
     "order": int,
 }
-
-
-def _line(data: dict[str, Any], name: str) -> str:
-    """A text that comes from outside, as one line that is not too long."""
-    return " ".join(str(data.get(name, "")).split())[:LONGEST]
 
 
 def _members(value: bytes, known: Any) -> dict[str, Any]:

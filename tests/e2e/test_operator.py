@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import MakeJob
+from tests.e2e.controllers import Controllers
 from tests.e2e.harness import PROGRAMS, Agent, Job, wait_until
 from tests.e2e.operating import elaunch
 
@@ -252,3 +253,34 @@ def test_a_script_of_a_commands_name_is_run_by_its_path(
     agent = one.agent()
     assert agent.wait() == 0
     assert "my own script" in agent.output()
+
+
+def test_a_job_that_a_controller_leads(job: MakeJob, etcd: str, tmp_path: Path) -> None:
+    """One controller is killed with a command on its way: the other carries it out."""
+    controllers = Controllers(tmp_path, etcd)
+    try:
+        for _ in range(2):
+            controllers.start()
+        one = elastic(job, etcd, "controlled", "1")
+        agent = one.agent()
+        started(one, 1, 1)
+        _, leader = controllers.leading("controlled")
+        at = f"--rdzv-endpoint={etcd}"
+        status = elaunch("status", "controlled", at)
+        assert f"led by {leader.controller_id} at " in status.out
+        leader.kill(signal.SIGSTOP)
+        assert elaunch("restart", "controlled", at, "--timeout=0.1").code in (74, 0), "0 where the other leads already"
+        leader.kill()
+        leader.wait()
+        started(one, 2, 1)
+        wait_until("it is through", lambda: "done: generation 2 runs" in elaunch("events", "controlled", at).out)
+        commands = elaunch("status", "controlled", at, "--json").document["commands"]
+        assert [(c["kind"], c["standing"], c["answer"]) for c in commands] == [
+            ("restart", "done", "generation 2 runs: 1 rank on 1 node")
+        ]
+        assert elaunch("abort", "controlled", at).code == 0
+        assert agent.wait() == 94
+        assert {e["generation"] for e in one.events("start")} == {1, 2}, "restarted once"
+    finally:
+        left = controllers.close()
+    assert not left

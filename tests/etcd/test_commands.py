@@ -13,19 +13,13 @@ from typing import Any
 import pytest
 
 from elaunch.clock import SystemClock
+from elaunch.controller.chronicle import follow_happenings, happenings
 from elaunch.controller.commands import Abort, Leave, Signal, Start
 from elaunch.controller.job import Answer, NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.ledger import KEPT_COMMANDS, KEPT_EVENTS
-from elaunch.controller.operating import (
-    follow_happenings,
-    happenings,
-    job_names,
-    outcome,
-    overview,
-    submit,
-    verdict,
-)
+from elaunch.controller.operating import outcome, submit, verdict
+from elaunch.controller.survey import job_names, overview
 from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError, UnansweredError
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.etcd import EtcdStore
@@ -322,12 +316,17 @@ def test_what_is_no_command_is_left_alone(play) -> None:
     async def test(world: World) -> None:
         for number, value in enumerate(HOSTILE):
             await world.store.put(world.keys.command(f"bad{number}"), value)
+        for number, value in enumerate(
+            (b"", b"[]", b'{"seq": "x"}', b'{"seq": 1, "time": NaN, "code": "", "text": ""}')
+        ):
+            await world.store.put(world.keys.events + f"bad{number}", value)
         async with world.led() as term:
             for number, value in enumerate((b"x", encode(Operation("other-id", "abort", WHO, 1.0)))):
                 await world.store.put(world.keys.command(f"worse{number}"), value)
             asked = await world.command("scale", min_nodes=1, max_nodes=3)
             assert (await world.through(asked)).standing is Standing.DONE
             assert term.job.phase is Phase.RUNNING
+        assert [line.code for line in await happenings(world.store, world.keys.job)][0] == "leading"
 
     play(test)
 

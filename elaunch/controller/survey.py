@@ -1,0 +1,91 @@
+"""What etcd says of a job, for whoever looks at it from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from elaunch.controller.watches import node_in
+from elaunch.errors import CommandRefusedError, NoSuchJobError
+from elaunch.rendezvous.journal import Operation, decode_operation
+from elaunch.rendezvous.keys import ROOT, JobKeys
+from elaunch.rendezvous.records import Leader, Node, Phase, Plan, Spec, State, decode
+from elaunch.rendezvous.store import KeyValue, Store
+
+GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """A job as etcd has it. ``nodes`` are those that live; ``epoch`` is the leader's."""
+
+    job: str
+    state: State | None
+    spec: Spec | None
+    plan: Plan | None
+    leader: Leader | None
+    epoch: int
+    nodes: tuple[Node, ...]
+    operations: tuple[Operation, ...]
+
+    @property
+    def phase(self) -> str:
+        """The phase, or ``gone`` where no agent lives and the job had not ended."""
+        state = self.state
+        if state is not None and state.phase.final:
+            anew = self.nodes and all(node.joined > state.horizon for node in self.nodes)
+            return Phase.WAITING.value if anew else state.phase.value
+        if not self.nodes:  # a dedicated controller may still wait for some
+            return GONE if state is None or self.leader is None else state.phase.value
+        members = {member.node_id for member in self.plan.members} if self.plan else set()
+        if state is None or not any(node.node_id in members for node in self.nodes):
+            return Phase.WAITING.value
+        return state.phase.value
+
+    @property
+    def over(self) -> bool:
+        return self.phase in (GONE, *(phase.value for phase in Phase if phase.final))
+
+
+async def job_names(store: Store) -> list[str]:
+    """The jobs of which anything is in etcd."""
+    return [unquote(name) for name in await store.children(ROOT)]
+
+
+async def overview(store: Store, job: str) -> Overview:
+    """Raises NoSuchJobError, CommandRefusedError where its keys hold what no release of ours has written."""
+    try:
+        return await _overview(store, job)
+    except ValueError as error:
+        raise CommandRefusedError(f"the keys of job {job!r} in etcd cannot be read: {error}") from None
+
+
+async def _overview(store: Store, job: str) -> Overview:
+    keys = JobKeys(job)
+    state, spec, leader = await asyncio.gather(*(store.get(key) for key in (keys.state, keys.spec, keys.leader)))
+    nodes, commands = await asyncio.gather(store.list(keys.nodes), store.list(keys.commands))
+    if not (state or spec or nodes.items):
+        raise NoSuchJobError(f"no job {job!r} in this etcd; elaunch ps lists those that there are")
+    known = decode(State, state.value) if state else None
+    plan = await store.get(keys.plan(known.generation)) if known else None
+    return Overview(
+        job=job,
+        state=known,
+        spec=decode(Spec, spec.value) if spec else None,
+        plan=decode(Plan, plan.value) if plan else None,
+        leader=decode(Leader, leader.value) if leader else None,
+        epoch=leader.create_revision if leader else 0,
+        nodes=tuple(sorted((node_in(kv) for kv in nodes.items), key=lambda node: node.joined)),
+        operations=_operations(commands.items),
+    )
+
+
+def _operations(items: tuple[KeyValue, ...]) -> tuple[Operation, ...]:
+    found = []
+    for kv in items:
+        try:
+            found.append(decode_operation(kv.value, kv.create_revision))
+        except ValueError:
+            continue  # nothing that a leader would carry out
+    return tuple(sorted(found, key=lambda operation: operation.order))

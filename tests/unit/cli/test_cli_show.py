@@ -1,0 +1,86 @@
+"""What operators read: short tables, and nothing that plays with their terminal."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from elaunch.cli import documents, show
+from elaunch.controller.survey import Overview
+from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.journal import Happening, Operation, Standing
+from elaunch.rendezvous.records import Drain, Leader, Member, Node, Phase, Plan, Reason, Spec, State
+
+NODE = Node("a1", "gpu-01", "10.0.0.1", 4, 1, "10.0.0.1:1", pid=7, joined=3)
+MEMBER = Member("a1", "gpu-01", 4, 0, 0, "default", 0, 4)
+REASON = Reason("rank_failed", "rank 5 was killed by SIGKILL")
+
+
+def seen(job: str = "run7", reason: Reason = REASON, phase: Phase = Phase.RUNNING) -> Overview:
+    drained = (Drain("gpu-09", ("b2",), 5, "drained by ada@login1: new disk"),)
+    return Overview(
+        job=job,
+        state=State(phase, 3, 1, reason, min_nodes=1, max_nodes=2, drained=drained),
+        spec=Spec(1, 4, 3, {}),
+        plan=Plan(3, 1, reason, (MEMBER,), 4, "a1", "10.0.0.1", 1),
+        leader=Leader("a1", "10.0.0.1:1", "secret"),
+        epoch=9,
+        nodes=(NODE,),
+        operations=(
+            Operation("op1", "drain", "ada@login1", 1.0, "new disk", standing=Standing.ACCEPTED, answer="asked"),
+        ),
+    )
+
+
+LIVE = pb.StatusReply(
+    phase="running",
+    generation=3,
+    restart_count=1,
+    budget_left=2,
+    reason=REASON.text,
+    code=REASON.code,
+    nodes=[pb.NodeLine(node_id="a1", rank0=0, slots=4, phase=pb.RUN_PHASE_RUNNING, attached=True, heard_seconds=0.42)],
+    ranks=[pb.RankLine(rank=n, node_id="a1", step=40 + n % 2, beat_seconds=0.1) for n in range(4)],
+)
+EVENT = Happening(1, 1_800_000_000.0, "job_running", "generation 3 runs")
+
+
+def test_a_status_for_people() -> None:
+    lines = show.status(seen(), LIVE, [EVENT]).splitlines()
+    assert lines[0] == "job run7: running, generation 3, 4 ranks, 1 node of 1:2, 1 restart, 2 left"
+    assert lines[1] == "  rank 5 was killed by SIGKILL"
+    assert lines[3].split() == ["a1", "gpu-01", "0-3", "running", "40-41", "0.4", "s", "ago", "leads"]
+    assert lines[4] == "host gpu-09 is out: drained by ada@login1: new disk"
+    assert lines[5] == "open: drain by ada@login1: new disk: asked"
+    assert lines[-1].endswith("job_running: generation 3 runs")
+
+
+def test_a_leader_that_does_not_answer_is_no_reason_to_show_nothing() -> None:
+    text = show.status(seen(), "connection refused", [])
+    assert "the leader does not answer (connection refused): as etcd has it" in text
+    document = documents.status_document(seen(), "connection refused", [])
+    assert (document["live"], document["budget_left"], document["nodes"][0]["ranks"]) == (False, 2, [0, 3])
+
+
+def test_documents_are_json_and_hold_no_token() -> None:
+    text = json.dumps(documents.status_document(seen(), LIVE, [EVENT]))
+    assert "secret" not in text
+    assert json.loads(text)["rank_progress"][3]["step"] == 41
+
+
+@pytest.mark.parametrize("nasty", ["\x1b[2J\x1b]0;title\x07", "a\rb", "\u202eabc", "\ud800"])
+def test_nothing_from_etcd_plays_with_the_terminal(nasty: str) -> None:
+    texts = [
+        show.jobs([(seen(reason=Reason("x", nasty)), "e")], []),
+        show.status(seen(reason=Reason("x", nasty)), "why" + nasty, [EVENT]),
+        show.event(Happening(1, 1.0, "code", nasty)),
+        show.operation("job", Operation("a", "stacks", "x", 1.0, answers={"n": nasty}, answer=nasty)),
+    ]
+    for text in texts:
+        assert all(c.isprintable() or c == "\n" for c in text)
+
+
+def test_one_long_name_does_not_push_the_others_off_the_screen() -> None:
+    text = show.jobs([(seen("x" * 1000, Reason("x", "y" * 1000)), "e"), (seen("short"), "e")], [])
+    assert max(map(len, text.splitlines())) < 300
