@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from elaunch.agent.options import EtcdAccess
-from elaunch.agent.store import open_store
+from elaunch.agent.store import open_store, with_password
 from elaunch.errors import ElaunchError
-
-PASSWORD = "ELAUNCH_ETCD_PASSWORD"
 
 
 def write_farewell(path: Path, endpoints: tuple[str, ...], access: EtcdAccess, lease: int) -> None:
@@ -31,15 +29,8 @@ def write_farewell(path: Path, endpoints: tuple[str, ...], access: EtcdAccess, l
     beside.replace(path)
 
 
-def _access(data: dict[str, Any]) -> EtcdAccess:
-    access = EtcdAccess(**data)
-    path = access.password_file
-    password = Path(path).read_text().strip() if path else os.environ.get(PASSWORD)
-    return dataclasses.replace(access, password=password)
-
-
 async def _revoke(data: dict[str, Any]) -> None:
-    store = open_store(tuple(data["endpoints"]), _access(data["access"]))
+    store = open_store(tuple(data["endpoints"]), with_password(EtcdAccess(**data["access"]), os.environ))
     try:
         await store.revoke(data["lease"])
     finally:

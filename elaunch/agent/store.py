@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import structlog
 
 from elaunch.agent.options import EtcdAccess, LaunchOptions
 from elaunch.agent.places import is_host, local_address, may_spread, member_address
-from elaunch.errors import ElaunchError, EndpointUnreachableError
+from elaunch.errors import ElaunchError, EndpointUnreachableError, UsageError
 from elaunch.rendezvous.addresses import resolve
 from elaunch.rendezvous.embedded import EmbeddedEtcd, ensure_embedded
 from elaunch.rendezvous.endpoints import Credentials
@@ -22,6 +22,7 @@ from elaunch.rendezvous.tls import NAME, Tls
 from elaunch.rendezvous.trio import SIZE
 from elaunch.rendezvous.waiting import within
 
+PASSWORD_VARIABLE = "ELAUNCH_ETCD_PASSWORD"
 LOOK = 2.0  # seconds for a last look at who needs the embedded etcd
 TWO = (
     "the etcd of a job of two nodes runs on this host alone, and the job ends with it:"
@@ -80,6 +81,18 @@ class Backend:
         await self.store.close()
         if held is not None:
             await held.release(timeout, forsaken=forsaken)
+
+
+def with_password(access: EtcdAccess, environ: Mapping[str, str]) -> EtcdAccess:
+    """``access`` as it was handed on, without its password, with the password from where it came."""
+    if not access.user:
+        return access
+    path = access.password_file
+    try:
+        password = Path(path).read_text().strip() if path else environ.get(PASSWORD_VARIABLE)
+    except OSError as error:
+        raise UsageError(f"password_file={path}: cannot be read: {error.strerror}") from None
+    return replace(access, password=password)
 
 
 def open_store(endpoints: tuple[str, ...], access: EtcdAccess) -> EtcdStore:

@@ -6,6 +6,7 @@ import ipaddress
 import re
 
 from elaunch.agent.options import Endpoint
+from elaunch.errors import UsageError
 
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _FORM = "expected HOST, HOST:PORT or [IPv6]:PORT"
@@ -14,8 +15,11 @@ _FORM = "expected HOST, HOST:PORT or [IPv6]:PORT"
 def parse_endpoints(text: str, default_port: int) -> tuple[Endpoint, ...]:
     """The endpoints in ``text``, separated by commas; none for a blank one.
 
-    Raises ValueError that says what was expected.
+    Raises ValueError that says what was expected; UsageError, which does not show it, for one with a password in it.
     """
+    if "@" in text:
+        ways = "give user=NAME and password_file=PATH in --rdzv-conf"
+        raise UsageError(f"an endpoint takes no user and no password: {ways}")
     if not text.strip():
         return ()
     endpoints = tuple(parse_endpoint(part.strip(), default_port) for part in text.split(","))

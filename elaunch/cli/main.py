@@ -13,6 +13,7 @@ from elaunch.cli.parser import HINT
 from elaunch.errors import ElaunchError, StartError
 
 Command = Callable[[Sequence[str]], int]
+_SILENT_GRPC = ("GRPC_VERBOSITY", "NONE")  # else it writes a line for each handshake that fails
 _PATIENCE = 10.0  # seconds for a reader to take the last words
 
 
@@ -71,6 +72,7 @@ def operate(arguments: Sequence[str]) -> int:
     """A command for a job that runs."""
     from elaunch.cli.operator import main as command
 
+    os.environ.setdefault(*_SILENT_GRPC)
     return command(arguments, os.environ)
 
 
@@ -78,6 +80,7 @@ def lead(arguments: Sequence[str]) -> int:
     """A controller of many jobs."""
     from elaunch.cli.controller import run
 
+    os.environ.setdefault(*_SILENT_GRPC)
     return run(arguments)
 
 

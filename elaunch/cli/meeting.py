@@ -65,9 +65,6 @@ def _backend(values: Values) -> Backend:
 
 def _endpoints(values: Values, backend: Backend) -> tuple[Endpoint, ...]:
     """The given endpoints, else the backend's default."""
-    if "@" in values["rdzv_endpoint"]:  # no error may show what stands before it
-        ways = "give user=NAME and password_file=PATH in --rdzv-conf"
-        raise UsageError(f"--rdzv-endpoint: an endpoint takes no user and no password: {ways}")
     endpoints = checked(values, "rdzv_endpoint", parse_endpoints, DEFAULT_PORTS[backend])
     if endpoints:
         return endpoints

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from elaunch.agent.local_jobs import local_jobs
 from elaunch.agent.options import EtcdAccess
-from elaunch.agent.store import open_store, tls_access
+from elaunch.agent.store import open_store, tls_access, with_password
 from elaunch.cli.endpoints import parse_endpoints
 from elaunch.cli.flags import SECURITY
 from elaunch.cli.parser import Values
-from elaunch.cli.rendezvous_conf import PASSWORD_VARIABLE, parse_conf
+from elaunch.cli.rendezvous_conf import parse_conf
 from elaunch.cli.security import resolve_security
 from elaunch.controller.access import Security
 from elaunch.errors import NoSuchJobError, UsageError
@@ -56,7 +55,7 @@ def places(arguments: argparse.Namespace, environ: Mapping[str, str], job: str |
     found: dict[Place, None] = {}
     for local in local_jobs():
         if job is None or local.job == job:
-            found[Place(local.endpoints, asked or _with_password(local.access, environ))] = None
+            found[Place(local.endpoints, asked or with_password(local.access, environ))] = None
     if not found and job is not None:
         raise NoSuchJobError(
             f"no agent of yours runs job {job!r} on this host; elaunch ps lists those that do,"
@@ -95,7 +94,3 @@ def _asked_access(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         return parse_conf(conf, environ)[0].access
     except ValueError as error:
         raise UsageError(f"--rdzv-conf={conf}: {error}") from None
-
-
-def _with_password(access: EtcdAccess, environ: Mapping[str, str]) -> EtcdAccess:
-    return dataclasses.replace(access, password=environ.get(PASSWORD_VARIABLE)) if access.user else access

@@ -133,8 +133,8 @@ def holds(process: psutil.Process) -> Held:
 def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     etcd, health = free_port(), free_port()
     two = job(
-        *("--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{etcd}", "--rdzv-id=garbage"),
-        *("--max-restarts=1", "--log-level=debug"),
+        *("--nnodes=2:3", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{etcd}", "--rdzv-id=garbage"),
+        *("--max-restarts=1", "--log-level=debug", "--rdzv-conf=last_call_timeout=1"),
     )
     agents = [two.agent(TORCHELASTIC_HEALTH_CHECK_PORT=str(health)), two.agent()]
     two.steps_in(1, 2)
@@ -142,19 +142,20 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     ports = two.listening()
     expected = {etcd, health, int(leader.address.rpartition(":")[2])}
     assert expected <= {port for found in ports.values() for _, port in found}
-    assert sum(map(len, ports.values())) >= 7, f"a control server and a next store of each agent, and a store: {ports}"
+    assert sum(map(len, ports.values())) >= 8, f"a control server and a next store of each, a store, members: {ports}"
 
     before = {process: holds(process) for process in ports}
     said = [len(a.output().splitlines()) for a in agents]
     ended = two.outputs().count("stream_ended")
-    right = {"elaunch-job": job_mark("garbage"), "elaunch-token": leader.token}
+    this = {"elaunch-job": job_mark("garbage")}
+    shown = ({}, this, {**this, "elaunch-token": "x" * 32}, {**this, "elaunch-token": leader.token})
     mine, etcds = (
         (METHOD, METHOD, STATUS, "/elaunch.v1.Control/Nothing"),
         ("/etcdserverpb.KV/Range", "/etcdserverpb.Watch/Watch"),
     )
     numbers = random.Random(20_000)
     for host, port in sorted({where for found in ports.values() for where in found}):
-        garbage = Garbage(numbers, etcds if port == etcd else mine, ({}, {"elaunch-token": "x" * 32}, right))
+        garbage = Garbage(numbers, etcds if port == etcd else mine, shown)
         target = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         asyncio.run(throw(target, port, garbage))
 
@@ -169,7 +170,7 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     for agent, lines in zip(agents, said, strict=True):
         assert len(agent.output().splitlines()) < lines + 100, agent.output()[-5000:]
     assert "Traceback" not in two.outputs()
-    for reason in ("no token", "wrong token", "malformed"):
+    for reason in ("another job", "no token", "wrong token", "malformed"):
         assert f"reason={reason}" in two.outputs(), "what got so far was counted"
 
     steps = two.events("step")

@@ -197,12 +197,14 @@ def test_an_etcd_password_is_seen_nowhere(job: MakeJob, own_etcd: Member, tmp_pa
         *("--start=exec", "--log-level=debug"),
         program=PROGRAM,
     )
+    two.env["ELAUNCH_RUNTIME_DIR"] = str(tmp_path / "run")
     agents = [
         two.agent(f"--rdzv-conf=user=root,password_file={file}"),
         two.agent("--rdzv-conf=user=root", ELAUNCH_ETCD_PASSWORD=password),
     ]
     wait_until("both ranks", lambda: len(two.events("start", generation=1)) == 2, 60.0)
     said = list(everything_said(two))
+    assert elaunch("status", "password", "--json", **two.env).document["phase"] == "running", "it reads that file too"
     agents[0].kill()
     wait_until("the other goes on, before the lease of 15 s could end", lambda: two.events("start", generation=2), 10.0)
     two.finish()

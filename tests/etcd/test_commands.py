@@ -326,7 +326,7 @@ def test_what_is_no_command_is_left_alone(play) -> None:
             asked = await world.command("scale", min_nodes=1, max_nodes=3)
             assert (await world.through(asked)).standing is Standing.DONE
             assert term.job.phase is Phase.RUNNING
-        assert [line.code for line in await happenings(world.store, world.keys.job)][0] == "leading"
+        assert (await happenings(world.store, world.keys.job))[0].code == "leading"
 
     play(test)
 
