@@ -25,7 +25,6 @@ from elaunch.agent.following import Follower
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller import client
-from elaunch.controller.access import OPEN
 from elaunch.controller.agreement import policy_values
 from elaunch.controller.commands import Abort, Command, Start
 from elaunch.controller.job import Policy, RankExit, RunPhase
@@ -56,7 +55,7 @@ class Simulated:
         self._next = 0.0
         self.board = StatusBoard()
         self.board.update(node_id=node_id, store_port=1)
-        self.follower = Follower(fleet.job, self.board, self._beat, SystemClock(), 60, OPEN, self._take)
+        self.follower = Follower(fleet.job, self.board, self._beat, SystemClock(), 60, self._take)
 
     def fail(self) -> None:
         """Tell that a rank of this node was killed."""
@@ -160,9 +159,11 @@ async def obey(fleet: Fleet) -> None:
 
 
 async def lines() -> AsyncIterator[str]:
-    loop = asyncio.get_running_loop()
-    while line := await loop.run_in_executor(None, sys.stdin.readline):
-        yield line.strip()
+    """What comes on stdin; unlike in a thread, waiting for it keeps nobody from ending."""
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        yield line.decode().strip()
 
 
 if __name__ == "__main__":

@@ -79,8 +79,6 @@ async def _agree(store: Store, keys: JobKeys, theirs: Spec, ours: Spec, node: No
             f"rendezvous: job {keys.job!r} is run by {_launcher(theirs)}, and node {node.host} by {_launcher(ours)}: "
             "torchrun and elaunch agents cannot share a job; give one of them another --rdzv-id"
         )
-    if not differences:
-        return both  # a job's policy is its first node's
     shown = "; ".join(
         f"{_OPTION[name]} is {mine!r} here and {other!r} in the job" for name, (other, mine) in differences.items()
     )

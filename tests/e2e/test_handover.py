@@ -13,6 +13,7 @@ from elaunch.controller.dedicated import place
 from tests.e2e.conftest import MakeJob
 from tests.e2e.controllers import TTL, Controllers
 from tests.e2e.harness import Job, wait_until
+from tests.e2e.operating import elaunch
 from tests.e2e.test_leaders import counting, finish
 
 pytestmark = pytest.mark.slow
@@ -41,6 +42,22 @@ def test_the_lead_goes_to_controllers_that_come_and_back_to_agents_when_all_are_
     wait_until("an agent leads", lambda: controllers.leader("handover")[0] > epoch, 10 * TTL)
     assert controllers.leader("handover")[1] in {e["env"]["ELAUNCH_NODE_ID"] for e in one.events("start")}
     finish(one)
+
+
+def test_operators_reach_a_controller_as_they_reach_an_agent(
+    job: MakeJob, etcd: str, controllers: Controllers
+) -> None:
+    controllers.start()
+    one = counting(job, etcd, "operated", nodes=1)
+    controllers.leading("operated")
+    seen = elaunch("status", "operated", f"--etcd={etcd}", "--json")
+    assert seen.code == 0, seen.err
+    assert seen.document["phase"] == "running"
+    asked = elaunch("restart", "operated", f"--etcd={etcd}", "--reason=test")
+    assert asked.code == 0, asked.err
+    one.steps_in(2, 1)
+    one.finish()
+    assert one.agents[0].wait() == 0, one.outputs()
 
 
 def test_a_controller_that_no_agent_reaches_does_not_keep_the_lead(
