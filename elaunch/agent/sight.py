@@ -8,6 +8,7 @@ import os
 import struct
 from dataclasses import dataclass, field
 
+from elaunch.agent.traffic import Traffic
 from elaunch.progress import RankProgress
 from elaunch.progress_page import Beat, OpenSection, Page
 
@@ -65,6 +66,7 @@ class Sight:
     pid: int = 0
     _ages: dict[str, _Since] = field(default_factory=dict)
     _sections: dict[tuple[int, int], float] = field(default_factory=dict)
+    _traffic: Traffic = field(default_factory=Traffic)
 
     def look(self, now: float) -> RankProgress | None:
         """The rank now; None where its process is gone. ``now`` in seconds of the monotonic clock."""
@@ -92,7 +94,7 @@ class Sight:
             section=sections[-1].name if sections else "",
             section_left=self._left(writer, sections, now),
             where=beat.where,
-            where_age=self._age("where", (beat.moves, beat.where), now),
+            where_age=self._age("where", (beat.moves, beat.where, self._traffic.look(writer, now)), now),
             progress_age=self._age("progress", (step, tuple(s.number for s in sections), numbers), now),
             own_seconds=beat.own_seconds,
             waited_seconds=beat.waited_seconds,

@@ -44,9 +44,7 @@ def test_the_lead_goes_to_controllers_that_come_and_back_to_agents_when_all_are_
     finish(one)
 
 
-def test_operators_reach_a_controller_as_they_reach_an_agent(
-    job: MakeJob, etcd: str, controllers: Controllers
-) -> None:
+def test_operators_reach_a_controller_as_they_reach_an_agent(job: MakeJob, etcd: str, controllers: Controllers) -> None:
     controllers.start()
     one = counting(job, etcd, "operated", nodes=1)
     controllers.leading("operated")
