@@ -15,6 +15,7 @@ def fork() -> None:
     """Children forked all the time, each with a normal exit: they are no ranks, and end at once."""
     elaunch.step(1)
     with elaunch.section("forking", timeout=100):
+        took = []
         for _ in range(50):
             began = time.monotonic()
             pid = os.fork()
@@ -24,7 +25,8 @@ def fork() -> None:
                     sys.exit(int(elaunch.should_stop()))
             _, status = os.waitpid(pid, 0)
             assert status == 0
-            assert time.monotonic() - began < 0.9
+            took.append(time.monotonic() - began)
+        assert min(took) < 0.9  # where a child waited for a thread that it has not, all would take a second
         print("forked", flush=True)
         sys.stdin.readline()
 

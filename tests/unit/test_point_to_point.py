@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.worker.point_to_point import Numbers
 
 
+@settings(deadline=None)
 @given(kinds=st.lists(st.booleans(), max_size=60), data=st.data())
 def test_collectives_are_counted_whatever_is_among_them(kinds: list[bool], data: st.DataObject) -> None:
     """``kinds``: of each number from 1 on, whether it is a collective's."""

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.progress import GroupProgress
@@ -56,6 +56,7 @@ def printable(text: str) -> str:
     return text.encode(errors="replace")[:255].decode(errors="replace")
 
 
+@settings(deadline=None)
 @given(groups=st.lists(GROUPS, max_size=8), where=st.text(max_size=100), seconds=st.floats(0, 1e9))
 def test_a_beat_is_read_as_it_was_written(
     shared: Both, groups: list[GroupProgress], where: str, seconds: float

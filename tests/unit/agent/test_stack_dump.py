@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.agent.stack_dump import Frame, call_site, main_stack, stacks
@@ -40,6 +40,7 @@ def test_without_a_frame_of_the_users_the_innermost_is_told() -> None:
     assert call_site([]) == ""
 
 
+@settings(deadline=None)
 @given(st.text() | st.lists(st.sampled_from([*DUMP.splitlines(), "...", ""])).map("\n".join))
 def test_anything_can_stand_in_the_file(text: str) -> None:
     call_site(main_stack(text))
