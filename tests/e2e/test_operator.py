@@ -115,23 +115,23 @@ def test_the_stacks_of_a_rank_and_an_abort_that_keeps_them(job: MakeJob, etcd: s
     assert [path.name for path in (tmp_path / "logs").rglob("rank1.stacks.txt")] == ["rank1.stacks.txt"]
 
 
-def test_a_node_is_drained_kept_out_and_taken_back(job: MakeJob, etcd: str) -> None:
+def test_the_leading_node_is_drained_kept_out_and_taken_back(job: MakeJob, etcd: str) -> None:
     two = elastic(job, etcd, "drain")
     first, second = two_agents(two)
     at = f"--rdzv-endpoint={etcd}"
-    nodes = elaunch("status", "drain", at, "--json").document["nodes"]
-    node = next(n["node_id"] for n in nodes if n["pid"] == second.pid)
+    status = elaunch("status", "drain", at, "--json").document
+    node = next(n["node_id"] for n in status["nodes"] if n["pid"] == first.pid)
+    assert status["leader"]["node_id"] == node
     done = elaunch("drain", node, at, "--reason=new disk")
     assert done.code == 0, done.err
     assert "has left the job" in done.out
-    assert second.wait() == 143, second.output()
+    assert first.wait() == 143, first.output()
     before = generation(two)
-    wait_until("the first goes on", lambda: two.events("ready", generation=before, rank=0))
+    wait_until("the other goes on", lambda: two.events("ready", generation=before, rank=0))
     assert two.events("start", generation=before, rank=0)[0]["env"]["WORLD_SIZE"] == "1"
     late = two.agent()
     wait_until("it is told why it waits", lambda: "elaunch undrain" in late.output())
-    status = elaunch("status", "drain", at)
-    assert "is out: drained by " in status.out
+    assert "is out: drained by " in elaunch("status", "drain", at).out
     host = elaunch("status", "drain", at, "--json").document["drained"][0]["host"]
     assert elaunch("drain", node, at).code == 68
     assert elaunch("drain", "no-such-host", at).code == 66
@@ -139,7 +139,7 @@ def test_a_node_is_drained_kept_out_and_taken_back(job: MakeJob, etcd: str) -> N
     assert (back.code, back.out) == (0, f"drain: undrain: {host} may take part again\n")
     started(two, before + 1, 2)
     assert elaunch("abort", "drain", at).code == 0
-    assert [first.wait(), late.wait()] == [94, 94]
+    assert [second.wait(), late.wait()] == [94, 94]
 
 
 def test_a_job_is_scaled_down_and_up(job: MakeJob, etcd: str) -> None:
