@@ -47,7 +47,7 @@ def finish(one: Job) -> None:
     assert {agent.wait() for agent in one.agents} == {0}, one.outputs()
     check_undisturbed(one)
     for agent in one.agents:
-        assert "stale_command" not in agent.output()
+        assert "stale command" not in agent.output()
         assert "lease_lost" not in agent.output()
 
 
