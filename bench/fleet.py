@@ -57,7 +57,7 @@ class Simulated:
         self._next = 0.0
         self.board = StatusBoard()
         self.board.update(node_id=node_id, store_port=1)
-        self.follower = Follower(fleet.job, self.board, self._beat, SystemClock(), 60, self._take, spread=spread)
+        self.follower = Follower(fleet.job, self.board, self._beat, SystemClock(), 600, self._take, spread=spread)
 
     def fail(self) -> None:
         """Tell that a rank of this node was killed."""
@@ -129,7 +129,7 @@ def say(line: dict[str, object]) -> None:
 
 async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> None:
     store = EtcdStore([endpoint], deadline=60.0, call_timeout=20.0)
-    lease = await Lease.open(store, 60, clock=SystemClock(), on_deadline=lambda _: None)
+    lease = await Lease.open(store, 600, clock=SystemClock(), on_deadline=lambda _: None)
     policy = Policy(total, total, RESTARTS)
     spec = Spec(total, total, RESTARTS, {"default": {"nproc": slots, "program": "x"}}, policy=policy_values(policy))
     fleet, keys = Fleet(job, total, count, slots), JobKeys(job)
