@@ -108,7 +108,8 @@ async def world(nodes: int, slots: int) -> AsyncIterator[World]:
 
 def start_controller(endpoint: str, log: Path) -> subprocess.Popen[bytes]:
     env = {**os.environ, "ELAUNCH_LOG_FORMAT": "json", "PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-m", "elaunch", "controller", f"--etcd={endpoint}"]
+    # Four thousand agents at once on the machine that it runs on itself: it may be kept from its lease for a while.
+    argv = [sys.executable, "-m", "elaunch", "controller", f"--etcd={endpoint}", "--lease-ttl=60"]
     with log.open("wb") as file:
         return subprocess.Popen(argv, env=env, stdout=file, stderr=file)
 

@@ -22,11 +22,12 @@ from collections.abc import AsyncIterator
 import structlog
 
 from elaunch.agent.following import Follower
+from elaunch.agent.membership import STREAM_SPREAD
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller import client
 from elaunch.controller.agreement import policy_values
-from elaunch.controller.commands import Abort, Command, Start
+from elaunch.controller.commands import Abort, Command, Request, Start
 from elaunch.controller.job import Policy, RankExit, RunPhase
 from elaunch.controller.liveness import interval_for
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
@@ -45,9 +46,10 @@ _GROUPS = ("default", "tensor", "pipeline")
 class Simulated:
     """One node: what it is told it does at once, and its heartbeats tell of ranks that make progress."""
 
-    def __init__(self, fleet: Fleet, node_id: str, slots: int) -> None:
+    def __init__(self, fleet: Fleet, node_id: str, slots: int, spread: float) -> None:
         self.node_id = node_id
         self.hushed = asyncio.Event()
+        self.heard = asyncio.Event()
         self._fleet = fleet
         self._slots = slots
         self._step = 0
@@ -55,7 +57,7 @@ class Simulated:
         self._next = 0.0
         self.board = StatusBoard()
         self.board.update(node_id=node_id, store_port=1)
-        self.follower = Follower(fleet.job, self.board, self._beat, SystemClock(), 60, self._take)
+        self.follower = Follower(fleet.job, self.board, self._beat, SystemClock(), 600, self._take, spread=spread)
 
     def fail(self) -> None:
         """Tell that a rank of this node was killed."""
@@ -63,7 +65,8 @@ class Simulated:
         dead = RankExit(0, self._start.rank0, 1, -9, time.time())
         self.board.update(phase=RunPhase.FAILED, exits=(dead,))
 
-    def _take(self, command: Command) -> None:
+    def _take(self, command: Command | Request) -> None:
+        self.heard.set()
         if isinstance(command, Start) and command.generation > self.board.now.generation:
             self._start = command
             self._next = time.monotonic() + random.uniform(0.0, interval_for(command.group_world_size))
@@ -107,10 +110,11 @@ class Simulated:
 class Fleet:
     """The nodes of this process, on one lease."""
 
-    def __init__(self, job: str, count: int, slots: int) -> None:
+    def __init__(self, job: str, total: int, count: int, slots: int) -> None:
         self.job = job
+        spread = STREAM_SPREAD * total
         self._done: dict[tuple[str, int], list[float]] = defaultdict(list)
-        self.nodes = [Simulated(self, f"{os.getpid():07d}-{i:05d}", slots) for i in range(count)]
+        self.nodes = [Simulated(self, f"{os.getpid():07d}-{i:05d}", slots, spread) for i in range(count)]
 
     def note(self, what: str, generation: int) -> None:
         done = self._done[what, generation]
@@ -125,10 +129,10 @@ def say(line: dict[str, object]) -> None:
 
 async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> None:
     store = EtcdStore([endpoint], deadline=60.0, call_timeout=20.0)
-    lease = await Lease.open(store, 60, clock=SystemClock(), on_deadline=lambda _: None)
+    lease = await Lease.open(store, 600, clock=SystemClock(), on_deadline=lambda _: None)
     policy = Policy(total, total, RESTARTS)
     spec = Spec(total, total, RESTARTS, {"default": {"nproc": slots, "program": "x"}}, policy=policy_values(policy))
-    fleet, keys = Fleet(job, count, slots), JobKeys(job)
+    fleet, keys = Fleet(job, total, count, slots), JobKeys(job)
     election = Election(store, keys, lease.id)
     tasks = [asyncio.create_task(lease.keep())]
     for begin in range(0, count, 64):
@@ -136,6 +140,8 @@ async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> 
         records = [Node(n.node_id, n.node_id, "127.0.0.1", slots, 1, "127.0.0.1:1") for n in some]
         await asyncio.gather(*(join(store, keys, spec, record, lease.id) for record in records))
         tasks += [asyncio.create_task(node.follower.follow(election)) for node in some]
+        # A machine that holds all of them has no room for a thousand connections that open at once.
+        await beside(tasks, asyncio.gather(*(node.heard.wait() for node in some)))
     await beside(tasks, asyncio.create_task(obey(fleet)))
     await cancelled(*tasks)
     await lease.close()

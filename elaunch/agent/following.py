@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any
@@ -22,7 +23,7 @@ from elaunch.rendezvous.waiting import cancelled
 
 UNREACHABLE = 2  # leases: for so long a leader that lives may be out of reach
 TELL_AFTER = 1.0  # seconds without the leader after which a person is told
-RETRY_STREAM = 0.1  # seconds between two streams to the same leader
+RETRY_STREAM = 0.1  # seconds between two streams to the same leader, in a small job
 
 View = tuple[int, Leader] | None
 
@@ -44,7 +45,9 @@ class Follower:
         on_command: Callable[[Command | Request], None],
         security: Security = OPEN,
         counters: Counters | None = None,
+        spread: float = 0.0,
     ) -> None:
+        """``spread`` is the time in seconds over which the job's nodes open their streams when all have lost theirs."""
         self._job = job
         self._board = board
         self._next_heartbeat = next_heartbeat
@@ -53,6 +56,7 @@ class Follower:
         self._clock = clock
         self._lease_ttl = lease_ttl
         self._on_command = on_command
+        self._spread = spread
         self._attached = False
         self._log = structlog.get_logger().bind(job=job, node=board.now.node_id)
 
@@ -72,6 +76,7 @@ class Follower:
     async def _through(self, views: AsyncIterator[View]) -> None:
         looking: asyncio.Future[View] = asyncio.ensure_future(_next(views))
         talking: asyncio.Task[None] | None = None
+        alone = True  # a node's first leader is news to this node only, each further one to all nodes at once
         try:
             while True:
                 waits: set[asyncio.Future[Any]] = {looking} if talking is None else {looking, talking}
@@ -79,20 +84,24 @@ class Follower:
                 if looking.done():
                     seen, looking = looking.result(), asyncio.ensure_future(_next(views))
                     await cancelled(talking)
-                    talking = None if seen is None else asyncio.create_task(self._talk(*seen))
+                    talking = None
+                    if seen is not None:
+                        wait = 0.0 if alone else random.uniform(0.0, self._spread)
+                        talking, alone = asyncio.create_task(self._talk(*seen, wait)), False
                 elif talking is not None:
                     talking.result()
         finally:
             await cancelled(talking, looking)
 
-    async def _talk(self, epoch: int, leader: Leader) -> None:
-        """Streams to one leader, for as long as it leads.
+    async def _talk(self, epoch: int, leader: Leader, wait: float) -> None:
+        """Streams to one leader, for as long as it leads, the first after ``wait`` seconds.
 
         A node that cannot reach the leader of its job holds the job up while its lease lives: after a while it gives
         itself up (LeaseLostError), so that the others can go on without it.
         """
+        await asyncio.sleep(wait)
         heard = self._clock.monotonic()
-        told = False
+        told, pause = False, RETRY_STREAM
         while True:
             why = await converse(
                 leader,
@@ -104,8 +113,10 @@ class Follower:
                 self._security,
                 self._counters,
             )
+            longest = RETRY_STREAM + self._spread
+            pause = min(2 * pause, longest)
             if self._attached:
-                heard = self._clock.monotonic()
+                heard, pause = self._clock.monotonic(), longest
             self._attached = False
             self._log.debug("stream_ended", leader=leader.address, reason=why)
             silent = self._clock.monotonic() - heard
@@ -115,7 +126,7 @@ class Follower:
                 self._log.warning("leader_silent", leader=leader.address, reason=why, text=ends)
             if silent > UNREACHABLE * self._lease_ttl:
                 raise LeaseLostError(f"the leader at {leader.address} cannot be reached for {silent:.0f} s: {why}")
-            await asyncio.sleep(RETRY_STREAM)
+            await asyncio.sleep(random.uniform(RETRY_STREAM / 2, pause))
 
     def _take(self, command: Command | Request) -> None:
         self._attached = True

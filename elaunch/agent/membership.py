@@ -32,6 +32,7 @@ from elaunch.rendezvous.steward import MemberStore, Steward
 from elaunch.rendezvous.waiting import beside, cancelled
 
 CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
+STREAM_SPREAD = 0.001  # seconds for each stream that a new leader has to take
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Membership:
             self._take,
             site.security,
             site.server.counters,
+            STREAM_SPREAD * site.policy.max_nodes,
         )
         self._log = structlog.get_logger().bind(job=site.keys.job, node=node.node_id)
 

@@ -136,8 +136,13 @@ class Term:
 
     @property
     def unheard_since(self) -> float | None:
-        """Since when (monotonic seconds) no node has had a stream to this leader; None while one has."""
+        """Since when (monotonic seconds) nobody has come near this leader; None while a node has a stream."""
         return self._unheard_since
+
+    def approached(self) -> None:
+        """Somebody came, and be it with an older leader's token: this leader can be reached."""
+        if self._unheard_since is not None:
+            self._unheard_since = self.now
 
     def retire(self) -> None:
         """End the term where nothing is under way, for another to lead."""

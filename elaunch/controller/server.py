@@ -138,6 +138,7 @@ class ControlServer:
             await context.abort(grpc.StatusCode.NOT_FOUND, ELSEWHERE)
         if served is None:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, NOT_LEADING)
+        served.term.approached()
         await admit(context, served.access, needs, self.counters)
         if self._served.get(mark) is not served:  # it went while the token was looked at
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, ELSEWHERE)

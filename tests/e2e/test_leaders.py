@@ -18,7 +18,7 @@ from tests.etcd.servers import start_single
 pytestmark = pytest.mark.slow
 
 COUNTING = [str(PROGRAMS / "counting.py")]
-PAUSE = 1.0  # seconds: no step may take so long, though leaders change
+PAUSE = 3.0  # seconds: no step may take so long, though leaders change and the machine is busy
 
 
 def counting(job: MakeJob, etcd: str, name: str, nodes: int = 2, **env: str) -> Job:
@@ -47,7 +47,7 @@ def finish(one: Job) -> None:
     assert {agent.wait() for agent in one.agents} == {0}, one.outputs()
     check_undisturbed(one)
     for agent in one.agents:
-        assert "stale_command" not in agent.output()
+        assert "stale command" not in agent.output()
         assert "lease_lost" not in agent.output()
 
 
@@ -57,6 +57,7 @@ def succeeded(controllers: Controllers, job: str, epoch: int) -> int:
     return controllers.leading(job)[0]
 
 
+@pytest.mark.timeout(300)
 def test_a_leader_killed_frozen_or_cut_off_ten_times(job: MakeJob, tmp_path: Path) -> None:
     """Three jobs at once, each on an etcd of its own: most of the time is that of leases."""
     ways = (kill, freeze, cut_off)

@@ -27,6 +27,7 @@ from elaunch.controller.job import NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_heartbeat, pack_status
 from elaunch.controller.server import OPTIONS, ControlServer
+from elaunch.controller.streams import Outbox
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
@@ -42,8 +43,9 @@ TOKEN = "t" * 32
 class World:
     """A server that leads, its term on a store in memory, and node ``n1`` in the job."""
 
-    def __init__(self, port: int, server: ControlServer, term: Term, store: MemoryStore) -> None:
+    def __init__(self, port: int, server: ControlServer, term: Term, store: MemoryStore, lease: list[float]) -> None:
         self.port, self.server, self.term, self.store = port, server, term, store
+        self.lease = lease  # what is left of the leader's, in seconds
 
     @property
     def refused(self) -> dict[str, int]:
@@ -79,14 +81,17 @@ def in_world(test: Callable[[World], Coroutine[Any, Any, None]]) -> None:
         store = MemoryStore()
         epoch = await store.put(KEYS.leader, b"n0")
         await store.put(KEYS.node("n1"), encode(make_node(1)))
-        term = Term(store, KEYS, Leadership(KEYS.leader, epoch), Policy(2, 4, 0), SystemClock(), "n0")
+        lease = [1.0]
+        term = Term(
+            store, KEYS, Leadership(KEYS.leader, epoch), Policy(2, 4, 0), SystemClock(), "n0", left=lambda: lease[0]
+        )
         server = ControlServer()
         port = await server.start("127.0.0.1")
         server.serve("job", term, TOKEN)
         running = asyncio.create_task(term.run())
         try:
             await until(lambda: "n1" in term.job.nodes)
-            await asyncio.wait_for(test(World(port, server, term, store)), 60)
+            await asyncio.wait_for(test(World(port, server, term, store, lease)), 60)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -117,6 +122,38 @@ def test_a_status_of_a_node_whose_lease_has_ended_is_refused_and_counted() -> No
         await until(lambda: "n1" not in world.term.job.nodes)
         assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.FAILED_PRECONDITION
         assert world.refused == {"stale node": 1}
+
+    in_world(test)
+
+
+def test_a_command_that_waits_is_not_sent_when_the_lease_is_over() -> None:
+    async def test(world: World) -> None:
+        attach = world.term.attach
+
+        def slow(node_id: str) -> Outbox:
+            """What is offered in time, and whose turn comes when the process wakes up again."""
+            outbox = attach(node_id)
+            outbox.offer(Wait("nothing yet"))
+            world.lease[0] = -0.1
+            return outbox
+
+        world.term.attach = slow  # type: ignore[method-assign]
+        assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.FAILED_PRECONDITION
+        assert world.refused == {"command of a leader whose lease may be over": 1}
+
+    in_world(test)
+
+
+def test_each_job_of_a_server_has_its_own_term_and_token() -> None:
+    async def test(world: World) -> None:
+        other = JobKeys("other")
+        term = Term(world.store, other, Leadership(other.leader, 99), Policy(1, 1, 0), SystemClock(), "n0")
+        world.server.serve("other", term, "u" * 32)
+        assert await world.send(status(epoch=99), token="u" * 32, job="other") is grpc.StatusCode.CANCELLED
+        assert await world.send(status(epoch=99), token=TOKEN, job="other") is grpc.StatusCode.UNAUTHENTICATED
+        world.server.pause("other")
+        assert await world.send(status(epoch=99), token="u" * 32, job="other") is grpc.StatusCode.NOT_FOUND
+        assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.CANCELLED
 
     in_world(test)
 
