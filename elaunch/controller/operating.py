@@ -96,8 +96,8 @@ def verdict(job: str, operation: Operation, timeout: float) -> ElaunchError | No
     if operation.standing.open:
         so_far = f"accepted ({operation.answer})" if operation.answer else "not seen by a leader yet"
         return UnansweredError(
-            f"{job}: {operation.kind}: {so_far}, and not through within {timeout:.0f} s; it stands, and will be carried out"
-            f" (elaunch status {job})"
+            f"{job}: {operation.kind}: {so_far}, and not through within {timeout:.0f} s; it stands, and will be carried"
+            f" out (elaunch status {job})"
         )
     kinds: dict[int, type[ElaunchError]] = {
         FINISHED: JobFinishedError,
