@@ -129,7 +129,7 @@ def _doing(witness: Witness) -> str:
         return "runs, but tells nothing of itself"
     if witness.how != "thread":
         return f"has not let go of the interpreter lock for {rank.beat_age:.1f} s"
-    return _waiting(rank) or "waits for nobody"
+    return _waiting(rank) or "is in no collective"
 
 
 def _waiting(rank: RankProgress) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,9 @@ from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
 from elaunch.errors import StartError
 from elaunch.rendezvous.records import Reason
-from elaunch.rendezvous.waiting import beside
+from elaunch.rendezvous.waiting import beside, within
+
+_TELL_WAIT = 1.0  # seconds that a wait lasts before a person is told of it
 
 
 class Preparation(Protocol):
@@ -120,7 +123,14 @@ class Group:
         elif isinstance(command, Abort) and command.generation >= self._highest:
             await self._abort(command)
         elif isinstance(command, Wait):
-            self._log.info("waiting", reason=command.reason)
+            await self._wait(command)
+
+    async def _wait(self, command: Wait) -> None:
+        """Tell what is waited for, if it still is after a moment: most waits of a start are over by then."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await within(_TELL_WAIT, self._news.wait())
+            return
+        self._log.info("waiting", reason=command.reason)
 
     async def _abort(self, command: Abort) -> None:
         board = self._board

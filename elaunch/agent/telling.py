@@ -8,9 +8,12 @@ import structlog
 
 from elaunch.agent.failures import made_up, shell_code
 from elaunch.agent.start import STORE
-from elaunch.controller.commands import Abort, End, Start
+from elaunch.controller.commands import PLANNED, Abort, End, Start
 from elaunch.controller.faults import describe_exit
 from elaunch.controller.job import BEGINNING, Failure, RankExit
+from elaunch.controller.operations import ABORTED
+
+_WANTED = PLANNED | {ABORTED, "not_a_member"}  # stops that somebody asked for, or that concern nobody else
 
 
 class Telling:
@@ -24,6 +27,7 @@ class Telling:
         self._max_restarts = max_restarts
         self._host = socket.gethostname()
         self._told: set[str] = {BEGINNING.text}
+        self._restarts: int | None = None  # as of the last start here: not every start is a restart that is charged
         self._log = structlog.get_logger()
 
     def failed(self, generation: int, end: RankExit) -> None:
@@ -40,16 +44,17 @@ class Telling:
 
     def aborting(self, abort: Abort, *, leaving: bool) -> None:
         """The ranks are to be stopped; where this node ``leaving`` is the reason, that is known."""
-        say = self._log.debug if leaving or self._knows(abort.reason) else self._log.info
+        known = leaving or self._knows(abort.reason)
+        say = self._log.debug if known else self._log.info if abort.code in _WANTED else self._log.warning
         say("aborting", generation=abort.generation, reason=abort.reason)
         self._told.add(abort.reason)
 
     def starting(self, start: Start) -> None:
         """A generation starts."""
         more = {} if self._knows(start.reason) else {"reason": start.reason}
-        if start.restart_count:
+        if self._restarts is not None and start.restart_count > self._restarts:
             more["text"] = f"restart {start.restart_count} of {self._max_restarts}"
-        self._told = {start.reason}
+        self._told, self._restarts = {start.reason}, start.restart_count
         self._log.info(
             "starting",
             generation=start.generation,

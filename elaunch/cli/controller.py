@@ -137,12 +137,15 @@ def run(arguments: Sequence[str]) -> int:
 async def _serve(options: ControllerOptions) -> None:
     import asyncio
 
+    import structlog
+
     from elaunch.agent.store import open_store
     from elaunch.clock import SystemClock
     from elaunch.controller.dedicated import Dedicated
     from elaunch.controller.server import ControlServer
     from elaunch.rendezvous import addresses
 
+    structlog.get_logger().info("connecting", etcd=",".join(options.etcd), patience=_PATIENCE)
     store = open_store(options.etcd, options.access)
     server = ControlServer(options.security, NODES)
     try:

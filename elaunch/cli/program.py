@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from elaunch.agent.options import StartMode
 from elaunch.agent.program import Kind, Program
 from elaunch.cli.modules import missing_module
+from elaunch.cli.operator_names import OPERATOR_COMMANDS
 from elaunch.cli.parser import HINT, Values
+from elaunch.cli.spelling import suggestion
 from elaunch.errors import UsageError
 
 
@@ -41,7 +43,8 @@ def _kind(values: Values) -> Kind:
 
 def _check_script(path: str) -> None:
     if not os.path.exists(path):
-        raise UsageError(f"script {path}: no such file (seen from {os.getcwd()})")
+        meant = suggestion(path, [*OPERATOR_COMMANDS, "controller"])
+        raise UsageError(f"script {path}: no such file (seen from {os.getcwd()}){f'; {meant}' if meant else ''}")
     if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "__main__.py")):
         raise UsageError(f"script {path}: is a folder without a __main__.py")
     if not os.access(path, os.R_OK):

@@ -96,8 +96,8 @@ def verdict(job: str, operation: Operation, timeout: float) -> ElaunchError | No
     if operation.standing.open:
         so_far = f"accepted ({operation.answer})" if operation.answer else "not seen by a leader yet"
         return UnansweredError(
-            f"{operation.kind}: {so_far}, and not through within {timeout:.0f} s; it stands, and will be carried out"
-            f" (elaunch status {job})"
+            f"{job}: {operation.kind}: {so_far}, and not through within {timeout:.0f} s; it stands, and will be carried"
+            f" out (elaunch status {job})"
         )
     kinds: dict[int, type[ElaunchError]] = {
         FINISHED: JobFinishedError,
@@ -105,7 +105,7 @@ def verdict(job: str, operation: Operation, timeout: float) -> ElaunchError | No
         UnansweredError.exit_code: UnansweredError,
         AccessRefusedError.exit_code: AccessRefusedError,
     }
-    return kinds.get(operation.exit_code, CommandRefusedError)(f"{operation.kind}: {operation.answer}")
+    return kinds.get(operation.exit_code, CommandRefusedError)(f"{job}: {operation.kind}: {operation.answer}")
 
 
 @dataclass

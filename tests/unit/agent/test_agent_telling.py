@@ -44,7 +44,7 @@ def test_a_failure_of_another_node_is_told_once_as_the_reason() -> None:
         telling.aborting(Abort(1, "rank_failed", reason), leaving=False)
         telling.starting(replace(FIRST, generation=2, restart_count=1, reason=reason))
     assert [(line["event"], line.get("reason")) for line in lines] == [("aborting", reason), ("starting", None)]
-    assert lines[0]["log_level"] == "info"
+    assert lines[0]["log_level"] == "warning"
 
 
 def test_what_a_rank_left_in_its_error_file_is_one_line() -> None:
@@ -52,6 +52,24 @@ def test_what_a_rank_left_in_its_error_file_is_one_line() -> None:
         Telling(0).failed(1, RankExit(0, 0, 42, 1, 0.0, message="ValueError: no\n such thing"))
         Telling(0).failed(1, RankExit(0, 0, 42, 3, 0.0, message=made_up(3, 42)))
     assert [line.get("message") for line in lines] == ["ValueError: no such thing", None]
+
+
+def test_a_start_that_is_no_restart_is_not_called_one() -> None:
+    """The count is what it was: a node was lost, or this one has only come."""
+    again = replace(FIRST, generation=2, restart_count=1, reason=WHO)
+    with capture_logs() as lines:
+        telling = Telling(2)
+        telling.starting(again)
+        telling.starting(replace(again, generation=3, reason="lost h1"))
+        telling.starting(replace(again, generation=4, restart_count=2))
+    assert [line.get("text") for line in lines] == [None, None, "restart 2 of 2"]
+
+
+def test_what_somebody_asked_for_is_no_warning() -> None:
+    with capture_logs() as lines:
+        for code in ("node_joined", "operator_abort", "node_lost", "hung"):
+            Telling(0).aborting(Abort(1, code, code), leaving=False)
+    assert [line["log_level"] for line in lines] == ["info", "info", "warning", "warning"]
 
 
 @pytest.mark.parametrize(
