@@ -39,9 +39,9 @@ def token_file(path: Path, **tokens: str) -> Path:
     return path
 
 
-def leader_of(job_id: str, endpoint: str, credentials: Credentials | None = None) -> Leader:
+def leader_of(job_id: str, endpoint: str, credentials: Credentials | None = None, deadline: float = 20.0) -> Leader:
     async def read() -> Leader:
-        store = EtcdStore([endpoint], credentials=credentials, deadline=1.0)
+        store = EtcdStore([endpoint], credentials=credentials, deadline=deadline)
         try:
             found = await store.get(JobKeys(job_id).leader)
             assert found is not None
@@ -53,14 +53,15 @@ def leader_of(job_id: str, endpoint: str, credentials: Credentials | None = None
 
 
 def attach(address: str, job_id: str, token: str | None, security: Security) -> grpc.StatusCode:
-    """How a stream that says nothing ends; DEADLINE_EXCEEDED where it was let in."""
+    """How a stream ends that says nothing but that it ends; OK where it was let in."""
 
     async def call() -> grpc.StatusCode:
         metadata = [("elaunch-job", job_mark(job_id))] + ([("elaunch-token", token)] if token else [])
         async with open_channel(address, security) as channel:
-            stream: Any = channel.stream_stream(METHOD)(metadata=metadata, timeout=3)
+            stream: Any = channel.stream_stream(METHOD)(iter(()), metadata=metadata, timeout=30)
             with suppress(grpc.aio.AioRpcError):
-                await stream.read()
+                async for _ in stream:
+                    pass
             return await stream.code()
 
     return asyncio.run(call())
@@ -95,7 +96,7 @@ def test_mutual_tls_and_tokens_close_every_port(job: MakeJob, tmp_path: Path) ->
     leader = leader_of("closed", endpoint, inside)
     for outside in (None, Credentials(ours.ca, server_name=NAME), Credentials(ours.ca, strangers.cert, strangers.key)):
         with pytest.raises(Exception, match="did not answer"):
-            leader_of("closed", endpoint, outside)
+            leader_of("closed", endpoint, outside, 1.0)
     known = Security(ours)
     assert attach(leader.address, "closed", tokens["agent"], Security()) is grpc.StatusCode.UNAVAILABLE
     stranger = Security(Tls(strangers.cert, strangers.key, ours.ca))
@@ -103,7 +104,7 @@ def test_mutual_tls_and_tokens_close_every_port(job: MakeJob, tmp_path: Path) ->
     for wrong in (None, "wrong" * 5, leader.token):
         assert attach(leader.address, "closed", wrong, known) is grpc.StatusCode.UNAUTHENTICATED
     assert attach(leader.address, "closed", tokens["operator"], known) is grpc.StatusCode.PERMISSION_DENIED
-    assert attach(leader.address, "closed", tokens["agent"], known) is grpc.StatusCode.DEADLINE_EXCEEDED
+    assert attach(leader.address, "closed", tokens["agent"], known) is grpc.StatusCode.OK
 
     said = list(everything_said(closed))
     closed.finish()

@@ -52,24 +52,21 @@ class World:
         return self.server.counters.snapshot()
 
     async def send(self, *messages: bytes, token: str = TOKEN, job: str = "job") -> grpc.StatusCode:
-        """One stream that sends ``messages``, and how it ends; CANCELLED where it would have gone on."""
+        """One stream that sends ``messages`` and ends, and how it ends; OK where it was heard to its end."""
         metadata = (("elaunch-job", job_mark(job)), ("elaunch-token", token))
         options = [("grpc.max_send_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
         async with grpc.aio.insecure_channel(f"127.0.0.1:{self.port}", options=options) as channel:
-            call: Any = channel.stream_stream(METHOD)(metadata=metadata)
-            with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                for message in messages:
-                    await call.write(message)
-            with suppress(grpc.aio.AioRpcError, asyncio.TimeoutError):
-                while await asyncio.wait_for(call.read(), 0.3) is not grpc.aio.EOF:  # type: ignore[attr-defined]
+            call: Any = channel.stream_stream(METHOD)(iter(messages), metadata=metadata, timeout=40)
+            with suppress(grpc.aio.AioRpcError):
+                async for _ in call:
                     pass
-            call.cancel()
-            return await call.code()
+            heard = await call.details() == "the node ended its stream"
+            return grpc.StatusCode.OK if heard else await call.code()
 
 
 async def until(condition: Callable[[], Any]) -> None:
     """Let the loop turn until ``condition`` holds."""
-    for _ in range(5000):
+    for _ in range(20_000):
         if condition():
             return
         await asyncio.sleep(0.001)
@@ -108,7 +105,7 @@ def test_a_status_for_an_older_leader_has_no_effect_and_is_counted() -> None:
     async def test(world: World) -> None:
         now = world.term.epoch
         old = status(epoch=now - 1, generation=7, leaving=True)
-        assert await world.send(status(epoch=now), old, old) is grpc.StatusCode.CANCELLED
+        assert await world.send(status(epoch=now), old, old) is grpc.StatusCode.OK
         assert world.refused == {"stale epoch": 2}
         view = world.term.job.nodes["n1"].status
         assert view is None or not view.leaving
@@ -237,12 +234,12 @@ def test_malformed_messages_end_their_own_stream_and_nothing_else() -> None:
         expected = {
             grpc.StatusCode.INVALID_ARGUMENT,
             grpc.StatusCode.FAILED_PRECONDITION,
-            grpc.StatusCode.CANCELLED,
+            grpc.StatusCode.OK,
         }
         assert set(codes) <= expected, set(codes)
         assert world.refused["malformed"] > 50
         assert world.refused.keys() <= {"malformed", "stale epoch"}
-        assert await world.send(good) is grpc.StatusCode.CANCELLED, "a good stream is let in after all that"
+        assert await world.send(good) is grpc.StatusCode.OK, "a good stream is let in after all that"
 
     in_world(test)
 
@@ -252,7 +249,7 @@ def test_an_oversized_message_ends_its_own_stream() -> None:
         big = status(epoch=world.term.epoch, start_error="x" * (MAX_MESSAGE + 1))
         for sent in ((big,), (status(epoch=world.term.epoch), big)):
             assert await world.send(*sent) is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.CANCELLED
+        assert await world.send(status(epoch=world.term.epoch)) is grpc.StatusCode.OK
         assert world.refused == {}, "gRPC refuses it before we could count it"
 
     in_world(test)
@@ -264,7 +261,7 @@ def test_strangers_find_no_room_and_take_none_from_who_is_in(monkeypatch: pytest
     async def stranger(port: int) -> tuple[bool, asyncio.StreamWriter]:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with suppress(asyncio.TimeoutError, ConnectionError):
-            return await asyncio.wait_for(reader.read(1), 1.0) == b"", writer
+            return await asyncio.wait_for(reader.read(1), 3.0) == b"", writer
         return False, writer
 
     async def test(world: World) -> None:
