@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -190,7 +191,7 @@ def test_a_finished_job_and_one_that_never_was(job: MakeJob, etcd: str) -> None:
 
 def test_a_second_abort_is_refused_while_the_first_goes_on(job: MakeJob, etcd: str) -> None:
     one = elastic(job, etcd, "twice", "1")
-    agent = one.agent("--grace-period=4", MODE="deaf")
+    agent = one.agent("--grace-period=100", MODE="deaf")
     started(one, 1, 1)
     at = f"--rdzv-endpoint={etcd}"
     first = elaunch("abort", "twice", at, "--timeout=0.1")
@@ -199,6 +200,7 @@ def test_a_second_abort_is_refused_while_the_first_goes_on(job: MakeJob, etcd: s
     second = elaunch("abort", "twice", at)
     assert second.code == 68
     assert "the job is being aborted already: aborted by " in second.err
+    os.kill(one.events("start")[0]["pid"], signal.SIGKILL)  # its patience need not be waited for
     assert agent.wait() == 94
     assert elaunch("abort", "twice", at).code == 67
 
