@@ -46,7 +46,7 @@ class Telling:
         """The ranks are to be stopped; where this node ``leaving`` is the reason, that is known."""
         known = leaving or self._knows(abort.reason)
         say = self._log.debug if known else self._log.info if abort.code in _WANTED else self._log.warning
-        say("aborting", generation=abort.generation, reason=abort.reason)
+        say("aborting", code=abort.code, generation=abort.generation, reason=abort.reason)
         self._told.add(abort.reason)
 
     def starting(self, start: Start) -> None:
