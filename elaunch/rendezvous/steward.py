@@ -30,6 +30,7 @@ from elaunch.rendezvous.trio import (
     View,
     decide,
     hosted,
+    offered,
     ours,
     whole,
 )
@@ -106,6 +107,7 @@ class Steward:
         if hosted(view) >= SIZE:  # the only case in which a large job need not be listed
             self._invited = ""
             return view
+        self._take_over(view)
         return View(seen, berths, await self._candidates(berths))
 
     async def _health(self, member: ClusterMember) -> Health | None:
@@ -113,6 +115,12 @@ class Steward:
             return None
         health = await self._store.health(member.endpoints[0], timeout=_ANSWER)
         return health if health is not None and health.member == member.id else None
+
+    def _take_over(self, view: View) -> None:
+        """Stand by the invitation of a leader before: who follows it must not take its offer back."""
+        offers = offered(view)
+        if offers and not self._invited:
+            self._invited, self._asked_at = offers[0].node_id, self._clock.monotonic()
 
     async def _candidates(self, berths: tuple[Berth, ...]) -> tuple[Candidate, ...]:
         offering = {berth.node_id for berth in berths}

@@ -132,8 +132,8 @@ def ours(members: tuple[ClusterMember, ...]) -> bool:
 
 
 def address_of(peer: str) -> str:
-    """The host in a peer URL, without brackets."""
-    return urlsplit(peer).hostname or ""
+    """The host in a peer URL, as it was written, without brackets."""
+    return urlsplit(peer).netloc.rpartition(":")[0].strip("[]")
 
 
 def decide(view: View) -> Action:
@@ -199,7 +199,7 @@ def _newcomer(view: View) -> Action | None:
 def _surplus(view: View) -> Remove | None:
     """A member that lives though its node is gone: of use while there is no better one, but never one of two."""
     voters = _voters(view)
-    pair = len(voters) == 2 and hosted(view) == 1 and not _offers(view) and not _candidates(view)
+    pair = len(voters) == 2 and hosted(view) == 1 and not offered(view) and not _candidates(view)
     if len(voters) <= SIZE and not pair:
         return None
     for seen in sorted(voters, key=lambda seen: _kept(view, seen)):
@@ -210,7 +210,7 @@ def _surplus(view: View) -> Remove | None:
 
 
 def _grow(view: View) -> Action:
-    voters, offers, candidates = _voters(view), _offers(view), _candidates(view)
+    voters, offers, candidates = _voters(view), offered(view), _candidates(view)
     if hosted(view) >= SIZE:
         return Rest("the trio is whole")
     if not all(seen.healthy for seen in voters):
@@ -225,7 +225,8 @@ def _grow(view: View) -> Action:
     return Rest("no other host can keep a member")
 
 
-def _offers(view: View) -> list[Berth]:
+def offered(view: View) -> list[Berth]:
+    """The places that nodes offer for members which are not taken in yet."""
     taken = {peer for seen in view.members for peer in seen.member.peers}
     return [berth for berth in view.berths if not berth.refusal and berth.peer not in taken]
 

@@ -30,10 +30,11 @@ KEYS = JobKeys("spread")
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    """No keeper of a test outlives it."""
+    """No keeper of a test outlives it, nor its etcd."""
+    before = set(psutil.Process().children(recursive=True))
     yield
-    children = psutil.Process().children(recursive=True)
-    _, left = psutil.wait_procs(children, timeout=15.0)
+    mine = set(psutil.Process().children(recursive=True)) - before
+    _, left = psutil.wait_procs(mine, timeout=15.0)
     for process in left:
         process.kill()
     assert not left

@@ -138,6 +138,19 @@ def test_two_nodes_are_invited_and_their_members_taken_in() -> None:
     assert store.changes == [f"add {peer(2)}", "promote 2", f"add {peer(3)}", "promote 3"]
 
 
+def test_a_new_leader_stands_by_the_invitation_of_the_last() -> None:
+    store = Members(1)
+
+    async def play() -> None:
+        await store.populate(1, 2, 3)
+        await store.put(KEYS.berth("n2"), encode(berth(2)))
+        store.refusing = 3
+        await told(store, lambda listed: peer(2) in listed.peers)
+
+    attended(store, play())
+    assert store.changes[0] == f"add {peer(2)}"
+
+
 def test_who_does_not_lead_any_more_changes_nothing() -> None:
     store = Members(1)
 
