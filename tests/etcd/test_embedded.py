@@ -255,6 +255,16 @@ def test_a_killed_etcd_is_started_again(agent, endpoint: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_keeper_leaves_no_folder(agent) -> None:
+    only = agent("-")
+    folder = Path(only.endpoint.removeprefix("unix:")).parent
+    assert folder.exists()
+    only.keeper.kill()
+    only.release()
+    assert not folder.exists()
+
+
+@pytest.mark.slow
 def test_a_stopped_keeper_hears_of_its_agents_death(agent) -> None:
     only = agent("-")
     keeper, etcd = only.keeper, only.etcd
