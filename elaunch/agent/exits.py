@@ -65,9 +65,11 @@ class Exits:
     async def _spawner_lost(self) -> None:
         """The spawner process died, and its ranks with it: tell it as their exit, and have another one."""
         self._log.error("spawner_lost")
+        pids = self._ranks.pids
         number, dead = await self._ranks.replace_spawner()
         for local_rank in sorted(dead):
-            await self._exited(Exit(local_rank, 0, -signal.SIGKILL, time.time(), number))
+            end = Exit(local_rank, pids.get(local_rank, 0), -signal.SIGKILL, time.time(), number)
+            await self._exited(end)
 
     async def _exited(self, end: Exit) -> None:
         """An exit that we brought about is no news; the last of the others ends the run well if all were good."""

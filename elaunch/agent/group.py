@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from elaunch.agent.awake import keep_awake
 from elaunch.agent.evidence import Evidence
 from elaunch.agent.exits import Exits
 from elaunch.agent.notice import Notice, Notified
@@ -91,6 +92,7 @@ class Group:
     async def run(self) -> None:
         """Follow commands and exits until cancelled."""
         exits = asyncio.create_task(self.exits.follow())
+        awake = asyncio.create_task(keep_awake(lambda: self.ranks.spawner))
         try:
             while True:
                 news = asyncio.create_task(self._news.wait())
@@ -99,7 +101,8 @@ class Group:
                 await self._obey(self._wanted)
         finally:
             exits.cancel()
-            await asyncio.gather(exits, return_exceptions=True)
+            awake.cancel()
+            await asyncio.gather(exits, awake, return_exceptions=True)
 
     async def leave(self, *, grace: float | None = None) -> None:
         """Whatever was wanted is not wanted any more: stop every process, and return when all are gone.

@@ -13,6 +13,7 @@ from elaunch.agent.nursery import Nursery
 from elaunch.agent.protocol import Channel
 from elaunch.agent.starting import Run
 from elaunch.agent.warmth import Warmth
+from elaunch.parent import wake_when_parent_ends
 
 
 def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
@@ -20,6 +21,7 @@ def main(argv: Sequence[str], bare: frozenset[str]) -> Run | None:
     environment = dict(os.environ)
     dispositions = children.Dispositions.ignore()
     trees.become_subreaper()
+    wake_when_parent_ends()
     channel = Channel(socket.socket(fileno=int(argv[0])))
     page = DeadlinePage(int(argv[1]))
     os.set_inheritable(channel.fileno(), False)

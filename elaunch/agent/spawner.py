@@ -93,6 +93,15 @@ class Spawner:
         return self._process.pid
 
     @property
+    def stopped(self) -> bool:
+        """Whether a signal or a debugger holds the process."""
+        return self._process.stopped
+
+    def wake(self) -> None:
+        """Have the process go on where a signal has stopped it."""
+        self._process.wake()
+
+    @property
     def was_ready(self) -> bool:
         """Whether it ever came so far that ranks could be started."""
         return self._ready.done() and self._ready.exception() is None

@@ -37,6 +37,7 @@ class EmbeddedEtcd:
     peer: str = ""
     _talk: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = field(default=None, repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _leavings: Path | None = field(default=None, repr=False)  # what a keeper that was killed could not take away
 
     @property
     def ours(self) -> bool:
@@ -65,6 +66,8 @@ class EmbeddedEtcd:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, timeout)
+                if self._leavings is not None:
+                    shutil.rmtree(self._leavings, ignore_errors=True)
         writer.close()
 
 
@@ -104,7 +107,8 @@ async def _hired(order: Order) -> EmbeddedEtcd:
     if "endpoint" not in answer:
         talk[1].close()
         raise EndpointUnreachableError(answer["error"])
-    return embedded(answer, talk, process)
+    found = embedded(answer, talk, process)
+    return replace(found, _leavings=Path(order.directory)) if order.disposable else found
 
 
 def _log(order: Order) -> Path:

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 from elaunch.errors import ElaunchError
+from elaunch.parent import wake_when_parent_ends
 from elaunch.rendezvous.binary import find_etcd
 from elaunch.rendezvous.child import Layout
 from elaunch.rendezvous.chronicle import Chronicle
@@ -36,6 +37,7 @@ from elaunch.rendezvous.waiting import within
 _ASK = 5.0  # seconds between two looks whether the other members are still there, when no agent is
 _ASK_LAST = 1.0  # the same, once the job has ended
 _ALONE = 60.0  # seconds without a majority of the members after which a keeper without an agent ends
+_SILENT = 300.0  # the same where there are no other members: an etcd that is frozen may come back
 
 
 class Keeper:
@@ -163,8 +165,8 @@ class Keeper:
                 if self._chronicle.final:  # the others have ended before they could say that the last node is gone
                     return
                 silent_since = silent_since or time.monotonic()
-                if self._forsaken or time.monotonic() - silent_since > _ALONE:
-                    print("most members of etcd are lost, and no agent is left", file=sys.stderr, flush=True)
+                if self._forsaken or time.monotonic() - silent_since > self._bound():
+                    print("etcd does not answer, and no agent is left", file=sys.stderr, flush=True)
                     self._told_to_stop = True
 
     def _patience(self) -> float | None:
@@ -174,9 +176,12 @@ class Keeper:
             return None
         if not self._chronicle.nodes:
             return self._order.grace if self._deserted and not final else 0.0
-        if self._chronicle.company.several:  # nothing else tells that the others are lost
-            return 0.0 if self._forsaken else _ASK_LAST if final else _ASK
-        return None
+        # Nothing else tells that the others are lost, or that etcd is frozen.
+        return 0.0 if self._forsaken else _ASK_LAST if final else _ASK
+
+    def _bound(self) -> float:
+        """For how many seconds etcd may be silent when no agent is left here; a disposable one serves no other host."""
+        return _ALONE if self._chronicle.company.several or self._order.disposable else _SILENT
 
     async def _end(self) -> None:
         """Stop etcd. Its data go only if the job ended cleanly and its state is saved, or it is no member any more."""
@@ -199,6 +204,7 @@ def main() -> None:
     """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.hiring` only."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    wake_when_parent_ends()
     asyncio.run(_keep(Order.decode(sys.argv[1])))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from elaunch.agent import trees
+from elaunch.agent.awake import keep_awake
 from elaunch.agent.spawner import STORE
 from elaunch.clock import boottime
 from elaunch.errors import StartError
@@ -200,6 +201,20 @@ def test_a_frozen_spawner_is_woken_to_stop_its_ranks_politely(bench: Bench, tmp_
     assert time.monotonic() - begun < 5
 
 
+def test_a_spawner_that_is_stopped_is_woken_and_exits_are_heard(bench: Bench, tmp_path: Path) -> None:
+    pids = bench.start([inline(SLEEP)], tmp_path)
+    freeze(bench)
+    os.kill(pids[0], signal.SIGKILL)
+
+    async def exit_code() -> int:
+        awake = asyncio.create_task(keep_awake(lambda: bench.spawner, look=0.05))
+        end = await bench.spawner.exits().get()
+        awake.cancel()
+        return end.exit_code
+
+    assert bench.do(exit_code()) == -signal.SIGKILL
+
+
 @pytest.mark.parametrize("how", ["stop", "close"])
 def test_a_spawner_that_is_held_is_killed_after_the_grace_and_its_ranks_with_it(
     how: str, bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -256,6 +271,19 @@ def test_a_killed_agent_takes_everything_along(tmp_path: Path) -> None:
         told = words(tmp_path / "farewell", 2) if eventually((tmp_path / "farewell").exists) else []
         assert told == ["spawner", str(agent.spawner)]
         eventually(lambda: gone(agent.spawner))
+
+
+def test_a_killed_agent_takes_everything_along_though_the_spawner_is_stopped(tmp_path: Path) -> None:
+    with LoneAgent(tmp_path, 0, f"{sys.executable} {PROGRAMS}/clinging.py stay", "sleep 600") as agent:
+        grandchild = grandchild_in(tmp_path / "0.out")
+        os.kill(agent.spawner, signal.SIGSTOP)
+        eventually(lambda: (p := trees.process(agent.spawner)) and p.stopped)
+        try:
+            agent.process.kill()
+            eventually(lambda: all(gone(pid) for pid in (*agent.ranks, grandchild, agent.spawner)))
+        finally:
+            if not gone(agent.spawner):
+                os.kill(agent.spawner, signal.SIGCONT)
 
 
 SUSPENDED = ("unshare", "--time", "--boottime", "100000")  # as on a machine that was suspended for a day

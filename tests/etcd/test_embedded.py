@@ -255,6 +255,26 @@ def test_a_killed_etcd_is_started_again(agent, endpoint: str) -> None:
 
 
 @pytest.mark.slow
+def test_a_killed_keeper_leaves_no_folder(agent) -> None:
+    only = agent("-")
+    folder = Path(only.endpoint.removeprefix("unix:")).parent
+    assert folder.exists()
+    only.keeper.kill()
+    only.release()
+    assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_a_stopped_keeper_hears_of_its_agents_death(agent) -> None:
+    only = agent("-")
+    keeper, etcd = only.keeper, only.etcd
+    keeper.suspend()
+    wait_until(lambda: keeper.status() == psutil.STATUS_STOPPED)
+    only.kill()
+    wait_until(lambda: not alive(keeper.pid) and not alive(etcd.pid))
+
+
+@pytest.mark.slow
 def test_damaged_data_are_set_aside_and_generations_go_on(agent, endpoint: str, tmp_path: Path) -> None:
     first = agent(endpoint)
     write(endpoint, Put(KEYS.state, state(5)))

@@ -1,0 +1,20 @@
+"""What a process does at the death of the one that started it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+
+_PR_SET_PDEATHSIG = 1
+
+
+def wake_when_parent_ends() -> None:
+    """Have the kernel send SIGCONT to this process when its parent ends.
+
+    It hears of that end by a socket too; but one that is stopped (SIGSTOP) hears nothing, and what it looks after would
+    live on. Raises OSError.
+    """
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
