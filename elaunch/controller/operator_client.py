@@ -12,6 +12,7 @@ from elaunch.controller.client import open_channel
 from elaunch.controller.messages import job_mark
 from elaunch.controller.operator_server import STATUS
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.causes import plain
 from elaunch.rendezvous.records import Leader
 
 
@@ -28,5 +29,5 @@ async def live_status(leader: Leader, job: str, security: Security, timeout: flo
         try:
             reply: pb.StatusReply = await method(pb.StatusRequest(), timeout=timeout, metadata=metadata)
         except grpc.aio.AioRpcError as error:
-            return str(error.details())
+            return plain(f"{leader.address}: {error.details()}").removeprefix(f"{leader.address}: ")
         return reply

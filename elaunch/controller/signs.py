@@ -73,7 +73,7 @@ def overrun(views: Sequence[RankView]) -> Hang | None:
     found.sort(key=lambda view: (view.waiting, view.progress.section_left, view.rank))
     first = found[0].progress
     over = -(first.section_left or 0.0)
-    text = f"{from_rank(found[0])} is {over:.0f} s over the timeout of section {first.section!r}"
+    text = f"{from_rank(found[0])} is {over:.1f} s over the timeout of section {first.section!r}"
     text += f"{place(found[0])}{others(found)}"
     return Hang(SECTION_OVERRUN, text, tuple(map(culprit, found)), seconds=first.progress_age)
 

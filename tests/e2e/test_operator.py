@@ -77,7 +77,7 @@ def test_a_job_on_this_host_is_seen_restarted_and_aborted(job: MakeJob, tmp_path
     assert not one.events("signal", rank=0, signal=signal.SIGUSR1)
     missing = elaunch("signal", "here", "USR1", "--rank=7", **runtime)
     assert missing.code == 66
-    assert missing.err == "elaunch: error: signal: no rank 7 in generation 2: it has 2\n"
+    assert missing.err == "elaunch: error: here: signal: no rank 7 in generation 2: it has 2\n"
 
     events = elaunch("events", "here", "--json", **runtime).out.splitlines()
     assert any('"command_accepted"' in line and '"why": "new data"' in line for line in events)

@@ -284,7 +284,7 @@ def test_an_overrun_section_is_told_though_nobody_waits() -> None:
     found = diagnose([view(0, idle=3, section="load", section_left=-5.0), view(1)], LIMITS)
     assert found is not None
     assert found.text == (
-        "rank 0 (gpu-00) is 5 s over the timeout of section 'load'; it is at train.py:30 in step (section 'load')"
+        "rank 0 (gpu-00) is 5.0 s over the timeout of section 'load'; it is at train.py:30 in step (section 'load')"
     )
 
 
