@@ -78,12 +78,19 @@ def _node_table(document: dict[str, Any]) -> str:
     leads = document["leader"]["node_id"] if document["leader"] else ""
     for row in document["nodes"]:
         ranks = "-" if row["ranks"] is None else _span(*row["ranks"])
-        heard = "-" if row["heard_seconds"] is None else f"{row['heard_seconds']:.1f} s ago"
+        heard = _heard(row)
         notes = [*(["leads"] if row["node_id"] == leads else []), *filter(None, [row["note"]])]
         known = steps.get(row["node_id"])
         step = _span(min(known), max(known)) if known else "-"
         rows.append((row["node_id"], row["host"], ranks, row["phase"] or "-", step, heard, "; ".join(notes)))
     return _table(rows)
+
+
+def _heard(row: dict[str, Any]) -> str:
+    """Only nodes with ranks send heartbeats: of the others a status, when it changes, is all that there is to hear."""
+    if row["heard_seconds"] is None:
+        return "-"
+    return f"{row['heard_seconds']:.1f} s ago" if row["ranks"] is not None else "no ranks"
 
 
 def _span(first: int, last: int) -> str:
