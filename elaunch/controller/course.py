@@ -130,8 +130,7 @@ class Course:
     @property
     def quiet(self) -> bool:
         """Nothing is under way that the next leader would have to find out."""
-        job = self.job
-        return job.phase in _QUIET and not job.uncommitted and not self._ledger.owes(job) and self._ledger.ends(job)
+        return self.job.phase in _QUIET and not self.job.uncommitted and self._ledger.has_all(self.job)
 
     def over(self, leader: str) -> bool:
         """The job has ended, and no other node than the leader is left to hear of it."""

@@ -15,10 +15,10 @@ from elaunch.controller.course import Course
 from elaunch.controller.inbox import Inbox
 from elaunch.controller.intake import Found, Intake
 from elaunch.controller.job import Job, NodeStatus, Policy
-from elaunch.controller.ledger import Ledger
+from elaunch.controller.ledger import COMMANDS_AT_ONCE, Ledger
 from elaunch.controller.seals import is_sealed
 from elaunch.controller.sightings import RankView
-from elaunch.controller.state import Event, OperatorCommand, StatusReceived, Tick
+from elaunch.controller.state import Event, OperationsWritten, OperatorCommand, StatusReceived, Tick
 from elaunch.controller.streams import Outbox
 from elaunch.errors import LeaseLostError
 from elaunch.progress import Heartbeat
@@ -30,7 +30,6 @@ from elaunch.rendezvous.store import Store
 from elaunch.rendezvous.waiting import cancelled
 
 NOT_LEADING = "this agent does not lead any more"
-COMMANDS_AT_ONCE = 20  # operators' commands that one transaction answers
 
 
 def _for_ever() -> float:
@@ -194,9 +193,8 @@ class Term:
             news.cancel()
         for watch in watches & done:
             watch.result()
-        if writing in done:
-            await self._ledger.settle()
-        return [*self._inbox.take(COMMANDS_AT_ONCE), *self._course.judge()] or [Tick()]
+        written = [OperationsWritten(await self._ledger.settle())] if writing in done else []
+        return [*written, *self._inbox.take(COMMANDS_AT_ONCE), *self._course.judge()] or [Tick()]
 
     def _assert_holds(self) -> None:
         """A leader whose lease may be over is not to act, though it has not heard of another one yet."""
