@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from elaunch.controller.commands import Wait, command_for, requests_for
+from elaunch.controller.commands import Wait, command_for, request_for, requests_for
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.streams import Outbox
@@ -23,6 +23,7 @@ class Audience:
         self.retell = 0.0
         self._stands = stands
         self._streams: dict[str, Outbox] = {}
+        self._asked: set[str] = set()  # the open requests that all who had a stream were told
         self._early: dict[str, NodeStatus] = {}
         self._lost: set[str] = set()
         self._heard: set[str] = set()  # since all were told last
@@ -58,7 +59,9 @@ class Audience:
         command = command_for(job, view, self._waiting)
         if not isinstance(command, Wait):  # its status comes next, and may be all that is waited for
             outbox.offer(command)
-        self._ask(outbox, job)
+        for request in requests_for(job, outbox.node_id):
+            if self._stands(request.id):
+                outbox.ask(request)
 
     def detach(self, outbox: Outbox, now: float) -> None:
         """A stream has ended. Whether the node is dead its lease will tell."""
@@ -126,13 +129,17 @@ class Audience:
             if view := job.nodes.get(node_id):
                 self._streams[node_id].offer(command_for(job, view, self._waiting))
         if job.answer_by:
-            for outbox in self._streams.values():
-                self._ask(outbox, job)
+            self._ask(job)
         self._said = said
         self._heard.clear()
 
-    def _ask(self, outbox: Outbox, job: Job) -> None:
-        """Pass on what operators want of this node, once it is written that they do."""
-        for request in requests_for(job, outbox.node_id):
-            if self._stands(request.id):
-                outbox.ask(request)
+    def _ask(self, job: Job) -> None:
+        """Pass on what operators want of nodes, once it is written that they do; whoever comes later is told then."""
+        for operation in job.operations:
+            if operation.id not in job.answer_by or operation.id in self._asked or not self._stands(operation.id):
+                continue
+            self._asked.add(operation.id)
+            for node_id in operation.nodes:
+                if (outbox := self._streams.get(node_id)) and (request := request_for(job, operation, node_id)):
+                    outbox.ask(request)
+        self._asked &= job.answer_by.keys()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import structlog
@@ -120,5 +120,12 @@ class Intake:
         elif operation.standing is Standing.PENDING and not self._stands(operation.id):
             self._tell(OperatorCommand(operation, self._sealed(operation)))
 
-    def _nodes(self, items: Iterable[KeyValue]) -> Iterable[Node]:
-        return [replace(decode(Node, kv.value), joined=kv.create_revision) for kv in items]
+    def _nodes(self, items: Iterable[KeyValue]) -> Iterator[Node]:
+        """Those that agents have written: another's key must not end every leader that looks at it."""
+        for kv in items:
+            try:
+                node = decode(Node, kv.value)
+            except ValueError as error:
+                self._log.warning("malformed_node_refused", key=kv.key, reason=str(error))
+                continue
+            yield replace(node, joined=kv.create_revision)

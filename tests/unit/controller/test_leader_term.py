@@ -240,3 +240,23 @@ def test_an_abort_does_not_wait_for_an_etcd_that_does_not_take_an_answer() -> No
         await asyncio.wait({running})
 
     run(test())
+
+
+def test_a_key_that_no_agent_wrote_ends_no_leader() -> None:
+    """Else each that is elected in its place would end of it as well."""
+
+    async def test() -> None:
+        store = MemoryStore()
+        term = await lead(store)
+        await store.put(KEYS.node("x1"), b"{}")
+        running = asyncio.create_task(term.run())
+        await store.put(KEYS.node("x2"), encode(replace(make_node(2), slots="many")))  # type: ignore[arg-type]
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        await turns_until(lambda: term.job.nodes.keys() == {"n1"})
+        await store.delete(KEYS.node("x2"))
+        await store.put(KEYS.node("n3"), encode(make_node(3)))
+        await turns_until(lambda: term.job.nodes.keys() == {"n1", "n3"})
+        running.cancel()
+        await asyncio.wait({running})
+
+    run(test())
