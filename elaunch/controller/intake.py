@@ -124,8 +124,13 @@ class Intake:
         """Those that agents have written: another's key must not end every leader that looks at it."""
         for kv in items:
             try:
-                node = decode(Node, kv.value)
+                node = node_in(kv)
             except ValueError as error:
                 self._log.warning("malformed_node_refused", key=kv.key, reason=str(error))
                 continue
-            yield replace(node, joined=kv.create_revision)
+            yield node
+
+
+def node_in(kv: KeyValue) -> Node:
+    """The node in a key, with the revision at which it joined. Raises ValueError if there is none."""
+    return replace(decode(Node, kv.value), joined=kv.create_revision)

@@ -126,6 +126,7 @@ class Watch:
         except Exception:  # noqa: BLE001 - as above: the stacks are worth more, and a thread that ends beats no more
             return {}
 
+
 def _before_fork() -> None:
     """A fork in the middle of a look would leave torch's locks held in the child."""
     if _watch is not None and _watch.looking.acquire(timeout=_FORK_SECONDS):
