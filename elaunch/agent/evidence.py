@@ -10,7 +10,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -57,11 +57,12 @@ async def collect(folder: Path, witnesses: Sequence[Witness], within: float, why
     found = [_evidence(witness) for witness in witnesses]
     text = _paragraph(found)
     files = {name: data for witness in witnesses for name, data in _files(witness)}
+    printed = {f"rank{witness.rank.rank}.stderr.txt": witness.errors for witness in witnesses}
     reason = asdict(why) if why is not None else None
     summary = {"why": reason, "text": text, "ranks": [asdict(rank) for rank in found]}
     files["summary.json"] = json.dumps(summary, indent=1).encode()
     files["summary.txt"] = text.encode() + b"\n"
-    error = await _written(folder, files, within * (1 - _BY_THREAD - _BY_SIGNAL))
+    error = await _written(folder, files, printed, within * (1 - _BY_THREAD - _BY_SIGNAL))
     if error:
         return Evidence("", f"{text} (not saved: {error})", tuple(found))
     return Evidence(str(folder), text, tuple(found))
@@ -106,7 +107,9 @@ async def _ask(witnesses: Sequence[Witness], within: float) -> None:
 
 async def _until(done: Callable[[], bool], seconds: float) -> None:
     """Nothing tells when a rank writes to shared memory, so it is looked at again and again."""
-    for _ in range(max(1, int(seconds / _LOOK_SECONDS))):
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while loop.time() < end:
         if done():
             return
         await asyncio.sleep(_LOOK_SECONDS)
@@ -159,21 +162,28 @@ def _files(witness: Witness) -> list[tuple[str, bytes]]:
     found = [
         (f"{name}.stacks.txt", witness.stacks().encode()),
         (f"{name}.flight.json", witness.flight()),
-        (f"{name}.stderr.txt", witness.errors().encode()),
         (f"{name}.kernel.txt", witness.kernel().encode()),
         (f"{name}.progress.json", json.dumps(asdict(witness.rank)).encode()),
     ]
     return [(file, data) for file, data in found if data]
 
 
-async def _written(folder: Path, files: dict[str, bytes], seconds: float) -> str:
-    """Write the files; what went wrong, "" if nothing. The folder may be on storage that hangs."""
+async def _written(
+    folder: Path, files: dict[str, bytes], printed: Mapping[str, Callable[[], str]], seconds: float
+) -> str:
+    """Write the files; what went wrong, "" if nothing.
+
+    The folder may be on storage that hangs, and so may what the ranks have ``printed``: that is read here only.
+    """
 
     def write() -> str:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             for name, data in files.items():
                 (folder / name).write_bytes(data)
+            for name, read in printed.items():
+                if told := read():
+                    (folder / name).write_text(told, encoding="utf-8")
         except OSError as error:
             return f"{error.filename or folder}: {error.strerror or error}"
         return ""

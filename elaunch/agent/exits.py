@@ -40,14 +40,16 @@ class Exits:
             spawner = self._ranks.spawner
             news = asyncio.create_task(spawner.exits().get())
             lost = asyncio.create_task(spawner.lost.wait())
-            await asyncio.wait([news, lost], return_when=asyncio.FIRST_COMPLETED)
-            lost.cancel()
+            try:
+                await asyncio.wait([news, lost], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for waiting in (news, lost):
+                    waiting.cancel()  # of no effect on one that is done
             if news.done():
                 await self._exited(news.result())
+            elif not spawner.was_ready:
+                return  # another would fail for the same reason: the next start tells it
             else:
-                news.cancel()
-                if not spawner.was_ready:
-                    return  # another would fail for the same reason: the next start tells it
                 await self._spawner_lost()
 
     def give_up(self, local_rank: int, reason: str) -> None:

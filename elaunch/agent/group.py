@@ -96,7 +96,10 @@ class Group:
         try:
             while True:
                 news = asyncio.create_task(self._news.wait())
-                await beside([exits], news)
+                try:
+                    await beside([exits], news)
+                finally:
+                    news.cancel()
                 self._news.clear()
                 await self._obey(self._wanted)
         finally:

@@ -16,7 +16,8 @@ from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Request, Signal
 from elaunch.controller.job import Answer
 
-KEPT = 8  # answers that the node's status holds
+KEPT = 64  # answers that the node's status holds,
+KEPT_ROOM = 512 << 10  # and the characters of all their texts
 WITHIN = 5.0  # seconds that ranks get to show their stacks
 ROOM = 64 << 10  # characters of one answer
 _KNOWN = 1000  # ids that are remembered, so that a new leader who asks again gets the same answer
@@ -77,12 +78,29 @@ class Requests:
 
     async def _stacks(self, request: Request, pids: dict[int, int]) -> None:
         witnesses = [witness for witness in self._witnesses() if witness.rank.local_rank in pids]
-        self._answer(request, bool(witnesses), await show_stacks(witnesses, WITHIN) or "no rank tells anything")
+        try:
+            told = await show_stacks(witnesses, WITHIN)
+        except (ValueError, OSError):  # their pages were let go of, for those of the next generation
+            self._answer(request, False, "the ranks ended before they answered")
+            return
+        self._answer(request, bool(witnesses), told or "no rank tells anything")
 
     def _answer(self, request: Request, ok: bool, text: str) -> None:
         text = text if len(text) <= ROOM else text[:ROOM] + "\n[... cut]"
         answers = (*self._board.now.answers, Answer(request.id, ok, text))
-        self._board.update(answers=answers[-KEPT:])
+        self._board.update(answers=_newest(answers))
+
+
+def _newest(answers: Sequence[Answer]) -> tuple[Answer, ...]:
+    """Those that fit into a status: one that is dropped before a leader has seen it counts as never given."""
+    kept: list[Answer] = []
+    room = KEPT_ROOM
+    for answer in reversed(answers[-KEPT:]):
+        room -= len(answer.text)
+        if room < 0:
+            break
+        kept.append(answer)
+    return tuple(reversed(kept))
 
 
 def _name(signum: int) -> str:

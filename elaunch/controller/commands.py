@@ -168,14 +168,16 @@ def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
 
 def requests_for(job: Job, node_id: str) -> list[Request]:
     """What operators want of one node now, beside what it does."""
+    wanted = [o for o in job.operations if o.id in job.answer_by and node_id in o.nodes]
+    return [request for o in wanted if (request := request_for(job, o, node_id)) is not None]
+
+
+def request_for(job: Job, operation: Operation, node_id: str) -> Request | None:
+    """What an operator's request to this node, among others, wants of it; None where nothing any more."""
     member = job.plan.member(node_id) if job.plan else None
-    if member is None or job.uncommitted:
-        return []
-    wanted = []
-    for operation in job.operations:
-        if operation.id in job.answer_by and node_id in operation.nodes and node_id not in operation.answers:
-            wanted.append(_request(operation, member))
-    return wanted
+    if member is None or job.uncommitted or node_id in operation.answers:
+        return None
+    return _request(operation, member)
 
 
 def _request(operation: Operation, member: Member) -> Request:

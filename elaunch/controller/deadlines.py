@@ -30,6 +30,7 @@ LONG_STEP = 5.0  # of steps so long that this would be more than a start's deadl
 WARM_STEPS, WARM_COLLECTIVES = 5, 50  # progress that a generation makes until it has got going
 WARM_FLOORS = 5.0  # floors that it takes as well where no steps are told: one step may be many collectives
 STEPS_KEPT = 64
+SECTIONS_KEPT = 256  # names of sections: a program may make up a new one for each step
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,8 @@ class Deadlines:
 
     def _left(self, rank: int, old: _Rank, now: float) -> None:
         name = old.mark[1]
-        self._sections[name] = max(self._sections.get(name, 0.0), now - old.entered)
+        if name in self._sections or len(self._sections) < SECTIONS_KEPT:
+            self._sections[name] = max(self._sections.get(name, 0.0), now - old.entered)
         self._inside.discard(rank)
         self._until = max(self._until, now)
 

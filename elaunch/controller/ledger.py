@@ -20,6 +20,8 @@ KEPT_EVENTS = 1000
 KEPT_COMMANDS = 50  # of those that are over
 AT_ONCE = 40  # lines of history in one transaction: etcd takes 128 operations
 _DIGITS = 15  # of the number of a line
+COMMANDS_AT_ONCE = 20  # commands in one transaction
+ROOM = 512 << 10  # bytes that commands take in one transaction: etcd takes 1.5 MiB
 _LINE = 4000  # characters of one line of history
 
 
@@ -30,7 +32,7 @@ class Ledger:
         self, store: Store, keys: JobKeys, guard: Compare, clock: Clock, check: Callable[[], None] = lambda: None
     ) -> None:
         """``check`` raises where the leader may not write any more, though etcd might still let it."""
-        self.writing: asyncio.Task[None] | None = None
+        self.writing: asyncio.Task[frozenset[str]] | None = None
         self._keys = keys
         self._guard = guard
         self._clock = clock
@@ -70,51 +72,58 @@ class Ledger:
         return job.state == self._state
 
     def owes(self, job: Job) -> bool:
-        """Whether something is unwritten that must be written before anybody hears of it."""
-        return bool(self._unwritten(job)) or (job.phase.final and not self.ends(job))
+        """Whether something is unwritten that must be written before anybody hears of it.
+
+        What came of a command whose acceptance is written is not: who waits for it looks into etcd.
+        """
+        unwritten = self._unwritten(job)
+        if job.phase.final:
+            return bool(unwritten) or not self.ends(job)
+        return any(not self.stands(operation.id) for operation in unwritten)
+
+    def has_all(self, job: Job) -> bool:
+        """Whether nothing of the job is unwritten."""
+        return self.ends(job) and not self._unwritten(job)
 
     async def commit_plan(self, plan: Plan, job: Job) -> frozenset[str]:
-        """Write the plan, with all else; the commands whose standing was written."""
+        """Write the plan, with all else; the commands that are over and written so."""
         ops: list[Op] = [Put(self._keys.plan(plan.generation), encode(plan))]
         if plan.generation > KEPT_PLANS:
             ops.append(Delete(self._keys.plan(plan.generation - KEPT_PLANS)))
-        return await self._write(job, [self._guard, absent(self._keys.plan(plan.generation))], ops)
+        over = await self.settle()
+        return over | await self._write(job, [self._guard, absent(self._keys.plan(plan.generation))], ops)
 
     async def write(self, job: Job) -> frozenset[str]:
-        """Write what is unwritten, and wait for it; the commands whose standing was written."""
-        return await self._write(job, [self._guard], [])
+        """Write of what is unwritten as much as fits, and wait for it; the commands that are over and written so."""
+        over = await self.settle()
+        return over | await self._write(job, [self._guard], [])
 
     def write_behind(self, job: Job) -> None:
         """Write what nobody has to wait for, one write at a time."""
-        if self.writing is None and (job.state != self._state or self._entries):
-            self.writing = asyncio.create_task(self._put(job.state))
+        if self.writing is None and (self._entries or not self.has_all(job)):
+            self.writing = asyncio.create_task(self._write(job, [self._guard], []))
 
     async def fence(self) -> None:
         """Shut out what an earlier term of this same leader may still have under way."""
         await self._commit([self._guard], [])
 
-    async def settle(self) -> None:
-        """Wait for the write that goes on."""
-        if self.writing is not None:
-            writing, self.writing = self.writing, None
-            await writing
+    async def settle(self) -> frozenset[str]:
+        """Wait for the write that goes on; the commands that are over and written so by it."""
+        if self.writing is None:
+            return frozenset()
+        writing, self.writing = self.writing, None
+        return await writing
 
     async def _write(self, job: Job, guards: Sequence[Compare], ops: list[Op]) -> frozenset[str]:
-        await self.settle()
-        operations = self._unwritten(job)
-        state = job.state
-        over = [operation.id for operation in operations if not operation.standing.open]
-        ops += [Put(self._keys.command(operation.id), encode(operation)) for operation in operations]
+        operations, state = self._fitting(job), job.state
+        over = [operation.id for operation, _ in operations if not operation.standing.open]
+        ops += [Put(self._keys.command(operation.id), value) for operation, value in operations]
         ops += [Delete(self._keys.command(old)) for old in self._surplus(over)]
         ops += [Put(self._keys.state, encode(state)), *self._lines()]
         await self._commit(guards, ops)
         self._state = state
-        self._standings.update({operation.id: operation.standing for operation in operations})
-        return frozenset(operation.id for operation in operations)
-
-    async def _put(self, state: State) -> None:
-        await self._commit([self._guard], [Put(self._keys.state, encode(state)), *self._lines()])
-        self._state = state
+        self._standings.update({operation.id: operation.standing for operation, _ in operations})
+        return frozenset(over)
 
     async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
         self._check()
@@ -122,6 +131,24 @@ class Ledger:
 
     def _unwritten(self, job: Job) -> list[Operation]:
         return [o for o in job.operations if self._standings.get(o.id) is not o.standing]
+
+    def _fitting(self, job: Job) -> list[tuple[Operation, bytes]]:
+        """The next commands to be written, and as what.
+
+        First all that were taken just now, as their effect is in the state that is written with them, then of the
+        others as many as etcd takes at once, one at least.
+        """
+        unwritten = self._unwritten(job)
+        taken = [o for o in unwritten if not self.stands(o.id)]
+        found = [(o, encode(o)) for o in taken]
+        room = ROOM - sum(len(value) for _, value in found)
+        for operation in (o for o in unwritten if self.stands(o.id)):
+            value = encode(operation)
+            room -= len(value)
+            if found and (room < 0 or len(found) >= COMMANDS_AT_ONCE):
+                break
+            found.append((operation, value))
+        return found
 
     def _surplus(self, over: Sequence[str]) -> list[str]:
         self._over.extend(over)

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from elaunch.controller.watches import node_in
+from elaunch.controller.intake import node_in
 from elaunch.errors import CommandRefusedError, NoSuchJobError
 from elaunch.rendezvous.journal import Operation, decode_operation
 from elaunch.rendezvous.keys import ROOT, JobKeys

@@ -255,6 +255,10 @@ def encode(record: Any) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 
+_NUMBER = (int, float)
+_KINDS: dict[str, Any] = {"int": _NUMBER, "float": _NUMBER, "str": str, "bool": bool}
+
+
 def decode(kind: type[R], value: bytes) -> R:
     """The record in ``value``. Raises ValueError if it is none of that kind."""
     try:
@@ -265,8 +269,11 @@ def decode(kind: type[R], value: bytes) -> R:
 
 
 def _build(kind: type[R], data: dict[str, Any]) -> R:
-    known = {f.name for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
+    known = {f.name: str(f.type) for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
     values = {name: value for name, value in data.items() if name in known}
+    for name, value in values.items():
+        if not isinstance(value, _KINDS.get(known[name], object)):
+            raise TypeError(f"{name}={value!r} is no {known[name]}")
     if kind in (Plan, State):
         values["reason"] = _build(Reason, values["reason"])
     if kind is Plan:

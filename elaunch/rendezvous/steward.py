@@ -40,6 +40,7 @@ IDLE = 3.0  # seconds between two looks at a trio that is whole
 _ANSWER = 1.0  # seconds for a member to say how it is
 _LASTING = 20.0  # seconds until a person hears that there are too few hosts
 _REPLY = 15.0  # seconds for an invited node to offer a berth
+_ASLEEP = 10.0  # seconds between two looks after which this process, or etcd, was not there: silence counts anew
 
 
 class MemberStore(Store, Cluster, Protocol):
@@ -54,6 +55,7 @@ class Steward:
         self._keys = keys
         self._guard = guard
         self._clock = clock
+        self._looked = clock.monotonic()
         self._heard: dict[int, float] = {}  # when a member last answered
         self._invited = ""
         self._asked_at = 0.0
@@ -94,6 +96,9 @@ class Steward:
     async def _look(self, members: tuple[ClusterMember, ...]) -> View:
         healths = await asyncio.gather(*(self._health(member) for member in members))
         now = self._clock.monotonic()
+        if now - self._looked > _ASLEEP:
+            self._heard.clear()
+        self._looked = now
         for member, health in zip(members, healths, strict=True):
             if member.id not in self._heard or (health is not None and health.leader):
                 self._heard[member.id] = now

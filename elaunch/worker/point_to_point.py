@@ -35,8 +35,11 @@ class Numbers:
         return max(0, number - self.below - others)
 
     def forget(self, number: int) -> None:
-        """What is asked for from now on is not below ``number``."""
-        while self.runs and self.runs[0][1] <= number:
+        """What is asked for from now on is not below ``number``.
+
+        The last run stays: another thread may be about to prolong it, in the middle of the program's ``send``.
+        """
+        while len(self.runs) > 1 and self.runs[0][1] <= number:
             first, last = self.runs.pop(0)
             self.below += last - first + 1
 

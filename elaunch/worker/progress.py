@@ -20,7 +20,7 @@ _FORK_SECONDS = 0.2
 _FAILURES = 5  # after which this torch is none that we know
 
 _watch: Watch | None = None
-_held = False
+_forking: set[int] = set()  # the threads that hold up the look while they fork: there may be several
 
 
 def attach() -> Page | None:
@@ -97,7 +97,7 @@ class Watch:
         self._account(now)
         self._beat(self._place.where)
         if answer:
-            self._stacks.write(self._groups.traces() if self._groups is not None else {})
+            self._stacks.write(self._traces())
             self._page.answered = asked
 
     def _beat(self, where: str) -> None:
@@ -120,15 +120,22 @@ class Watch:
         stat = os.pread(self._main.fileno(), 512, 0)
         return stat[stat.rfind(b")") + 2 :].startswith(b"S")
 
+    def _traces(self) -> dict[str, bytes]:
+        try:
+            return self._groups.traces() if self._groups is not None else {}
+        except Exception:  # noqa: BLE001 - as above: the stacks are worth more, and a thread that ends beats no more
+            return {}
+
 
 def _before_fork() -> None:
     """A fork in the middle of a look would leave torch's locks held in the child."""
-    global _held
-    _held = _watch is not None and _watch.looking.acquire(timeout=_FORK_SECONDS)
+    if _watch is not None and _watch.looking.acquire(timeout=_FORK_SECONDS):
+        _forking.add(_thread.get_ident())
 
 
 def _after_fork() -> None:
-    if _held and _watch is not None:
+    if _watch is not None and _thread.get_ident() in _forking:
+        _forking.discard(_thread.get_ident())
         _watch.looking.release()
 
 
@@ -136,6 +143,7 @@ def _forget() -> None:
     """In a forked child there is no such thread."""
     global _watch
     _watch = None
+    _forking.clear()
 
 
 os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forget)

@@ -29,3 +29,16 @@ def test_many_in_a_row_take_no_room() -> None:
         found.add(number, number)
     assert len(found.runs) == 1
     assert found.collectives(100_005) == 6
+
+
+def test_a_run_that_is_being_prolonged_is_not_forgotten_meanwhile() -> None:
+    """By the rank's thread, between the look at the last run and its change: that would raise in the program's send."""
+    found = Numbers()
+    found.add(1, 3)
+    found.forget(3)
+    assert found.runs, "the program's thread may hold it"
+    found.add(4, 4)
+    found.add(6, 6)
+    found.forget(5)
+    assert found.runs == [[6, 6]]
+    assert [found.collectives(number) for number in (5, 6, 7)] == [1, 1, 2]

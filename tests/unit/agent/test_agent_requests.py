@@ -11,10 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from elaunch.agent.ranks import Generation
-from elaunch.agent.requests import KEPT, Requests
+from elaunch.agent.requests import KEPT, KEPT_ROOM, ROOM, Requests
+from elaunch.agent.sight import RankFiles, Sight
 from elaunch.agent.status import StatusBoard
+from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Request, Signal, Stacks, Start
 from elaunch.controller.job import Answer
+from elaunch.progress import RankProgress
+from elaunch.progress_page import Page
 
 START = Start(3, 0, 0, 1, 0, 2, 0, 2, "127.0.0.1", 1, False, "test")
 PROGRAM = """
@@ -55,6 +59,12 @@ def asked(ranks: Any, *requests: Request) -> tuple[Answer, ...]:
 
     asyncio.run(ask())
     return board.now.answers
+
+
+async def answered(board: StatusBoard, request: str) -> None:
+    version = -1
+    while request not in {answer.id for answer in board.now.answers}:
+        version, _ = await board.newer_than(version)
 
 
 def with_rank(test: Callable[[subprocess.Popen[str]], None]) -> None:
@@ -101,5 +111,57 @@ def test_a_process_that_is_no_rank_any_more_gets_nothing() -> None:
 
 
 def test_the_status_keeps_the_newest_answers() -> None:
+    number = KEPT + 12
+    answers = asked(Ranks({}), *(Signal(f"op{n}", 3, 10, ()) for n in range(number)))
+    assert [answer.id for answer in answers] == [f"op{n}" for n in range(number - KEPT, number)]
+
+
+def test_twenty_commands_at_once_are_all_answered() -> None:
+    """As many as a leader takes in one go: one without its answer would be reported as not carried out."""
     answers = asked(Ranks({}), *(Signal(f"op{n}", 3, 10, ()) for n in range(20)))
-    assert [answer.id for answer in answers] == [f"op{n}" for n in range(20 - KEPT, 20)]
+    assert [answer.id for answer in answers] == [f"op{n}" for n in range(20)]
+
+
+def test_long_answers_do_not_outgrow_a_message() -> None:
+    board = StatusBoard()
+
+    async def ask() -> None:
+        files = RankFiles.make(0)
+        sight = Sight(0, 0, Page.make(files.page), files.page, os.getpid())
+        try:
+            os.write(files.stacks, b"x" * (2 * ROOM))
+            witness = Witness(RankProgress(0, 0, os.getpid(), "T"), sight, files)
+            witness._begin = 0
+            doer = Requests(Ranks({0: os.getpid()}), board, lambda: [witness])  # type: ignore[arg-type]
+            for number in range(20):
+                doer.take(Stacks(f"op{number}", 3, ()))
+                await asyncio.wait_for(answered(board, f"op{number}"), 10)
+        finally:
+            sight.page.close()
+            files.close()
+
+    asyncio.run(ask())
+    kept = board.now.answers
+    assert KEPT_ROOM - 2 * ROOM < sum(len(answer.text) for answer in kept) <= KEPT_ROOM
+    assert kept[-1].id == "op19"
+
+
+def test_ranks_whose_pages_go_while_they_are_asked_are_answered_for() -> None:
+    """The next generation starts in the middle of it: without an answer the operator would wait for nothing."""
+    board = StatusBoard()
+
+    async def ask() -> None:
+        files = RankFiles.make(0)
+        sight = Sight(0, 0, Page.make(files.page), files.page, os.getpid())
+        witness = Witness(RankProgress(0, 0, os.getpid(), "S", attached=True), sight, files)
+        doer = Requests(Ranks({0: os.getpid()}), board, lambda: [witness])  # type: ignore[arg-type]
+        doer.take(Stacks("op1", 3, ()))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert sight.page.asked
+        sight.page.close()
+        files.close()
+        await asyncio.wait_for(answered(board, "op1"), 10)
+
+    asyncio.run(ask())
+    assert board.now.answers == (Answer("op1", False, "the ranks ended before they answered"),)

@@ -1,6 +1,6 @@
 """A world around the job's state machine: agents, a leader, an etcd and wires that are as slow as a test wants.
 
-The agents obey as ``elaunch/agent/group.py`` does, the leader writes as ``elaunch/controller/leader.py`` does. Each
+The agents obey as ``elaunch/agent/group.py`` does, the leader writes as ``elaunch/controller/course.py`` does. Each
 step is so small that a fault fits between any two. What architecture.md promises is checked where it could be broken.
 """
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.controller.blame import Hang
-from elaunch.controller.deadlines import Deadlines, Learnt, Patience
+from elaunch.controller.deadlines import SECTIONS_KEPT, Deadlines, Learnt, Patience
 from elaunch.controller.gaps import KEPT, Gap, longest
 from elaunch.controller.hang import diagnose
 from elaunch.controller.sightings import Sightings
@@ -228,6 +228,15 @@ def test_a_section_is_known_by_its_name_and_is_no_pause_of_those_who_wait() -> N
     assert limits.hang == 60.0
     assert limits.section == 600.0
     assert limits.sections == {"evaluate": pytest.approx(6000.0, rel=0.01)}
+
+
+def test_names_of_sections_that_are_made_up_for_each_step_are_not_kept_for_ever() -> None:
+    deadlines = Deadlines(Patience())
+    for number in range(3 * SECTIONS_KEPT):
+        rank = RankProgress(0, 0, 40, attached=True, step=number, section=f"evaluate {number}")
+        deadlines.observe(Heartbeat("n0", 1, 0.25, (rank,)), float(number))
+    assert len(deadlines.limits().sections) == SECTIONS_KEPT
+    assert "evaluate 0" in deadlines.limits().sections, "those that were there first are likelier to come again"
 
 
 # --- the options --------------------------------------------------------------------------------------------------

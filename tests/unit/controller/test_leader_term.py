@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +11,16 @@ import pytest
 from job_makers import make_node
 
 from elaunch.clock import SystemClock
-from elaunch.controller.job import NodeStatus, NodeView, Policy, RunPhase
+from elaunch.controller.commands import Abort
+from elaunch.controller.job import Answer, NodeStatus, NodeView, Policy, RankExit, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.streams import Outbox
 from elaunch.errors import EtcdLostError, LeaseLostError
 from elaunch.rendezvous.election import Leadership
+from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Phase, State, decode, encode
-from elaunch.rendezvous.store import Snapshot
+from elaunch.rendezvous.store import Compare, Op, Put, Snapshot, Txn, TxnResult
 from tests.etcd.memory_store import MemoryStore
 
 KEYS = JobKeys("job")
@@ -193,5 +195,68 @@ def test_a_term_retires_in_a_quiet_moment_only() -> None:
         stated = await store.get(KEYS.state)
         assert stated is not None
         assert decode(State, stated.value).phase is Phase.RUNNING
+
+    run(test())
+
+
+class SlowStore(MemoryStore):
+    """Keeps whoever writes what became of a command waiting, once ``slow`` is set."""
+
+    slow = False
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
+        if self.slow and any(isinstance(op, Put) and op.key.startswith(KEYS.commands) for op in ops):
+            await asyncio.Event().wait()
+        return await super().txn(compares, ops, otherwise=otherwise)
+
+
+def test_an_abort_does_not_wait_for_an_etcd_that_does_not_take_an_answer() -> None:
+    async def test() -> None:
+        store = SlowStore()
+        term = await lead(store)
+        for number in range(1, 5):
+            await store.put(KEYS.node(f"n{number}"), encode(make_node(number)))
+        running = asyncio.create_task(term.run())
+        await turns_until(lambda: len(term.job.nodes) == 4)
+        outbox = term.attach("n1")
+        for number in range(1, 5):
+            term.receive(NodeStatus(f"n{number}", store_port=7))
+        await turns_until(lambda: term.job.phase is Phase.STARTING)
+        for number in range(1, 5):
+            term.receive(NodeStatus(f"n{number}", 1, RunPhase.RUNNING, store_port=7))
+        await turns_until(lambda: term.job.phase is Phase.RUNNING)
+        asked = Operation("op1", "stacks", "ada@login1", 1.0, arguments={"rank": 0})
+        await store.put(KEYS.command("op1"), encode(asked))
+        node_id = term.job.members[0].node_id
+        await turns_until(lambda: bool(term.job.answer_by))
+        store.slow = True
+        term.receive(NodeStatus(node_id, 1, RunPhase.RUNNING, store_port=7, answers=(Answer("op1", True, "stacks"),)))
+        await turns_until(lambda: not term.job.answer_by)
+        failed = RankExit(0, 0, 5, 1, 1.0)
+        term.receive(NodeStatus(node_id, 1, RunPhase.FAILED, (failed,), store_port=7))
+        while not isinstance(await outbox.next(), Abort):
+            pass
+        running.cancel()
+        await asyncio.wait({running})
+
+    run(test())
+
+
+def test_a_key_that_no_agent_wrote_ends_no_leader() -> None:
+    """Else each that is elected in its place would end of it as well."""
+
+    async def test() -> None:
+        store = MemoryStore()
+        term = await lead(store)
+        await store.put(KEYS.node("x1"), b"{}")
+        running = asyncio.create_task(term.run())
+        await store.put(KEYS.node("x2"), encode(replace(make_node(2), slots="many")))  # type: ignore[arg-type]
+        await store.put(KEYS.node("n1"), encode(make_node(1)))
+        await turns_until(lambda: term.job.nodes.keys() == {"n1"})
+        await store.delete(KEYS.node("x2"))
+        await store.put(KEYS.node("n3"), encode(make_node(3)))
+        await turns_until(lambda: term.job.nodes.keys() == {"n1", "n3"})
+        running.cancel()
+        await asyncio.wait({running})
 
     run(test())

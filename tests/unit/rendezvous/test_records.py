@@ -81,3 +81,12 @@ def test_a_plan_knows_its_members() -> None:
 
 def test_final_phases() -> None:
     assert {p for p in Phase if p.final} == {Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED}
+
+
+@pytest.mark.parametrize("member", ['"slots": "8"', '"host": 5', '"owns_rank": "no"', '"node_id": null'])
+def test_a_member_of_another_kind_is_refused_where_it_is_read(member: str) -> None:
+    """Not in the middle of a plan."""
+    good = '"node_id": "n", "host": "h", "address": "a", "slots": 8, "store_port": 1, "control": "c"'
+    assert decode(Node, f"{{{good}}}".encode()).slots == 8
+    with pytest.raises(ValueError, match="not a Node"):
+        decode(Node, f"{{{good}, {member}}}".encode())

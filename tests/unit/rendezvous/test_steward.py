@@ -175,3 +175,41 @@ def test_a_users_own_etcd_is_left_alone() -> None:
     attended(store, play())
     assert store.changes == []
     assert asyncio.run(store.listed()) is None
+
+
+class Asleep(Members):
+    """Whose leader is frozen for a minute at its fourth look; the answer of one member is lost then."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 2, 3)
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    boottime = wall = monotonic
+
+    async def health(self, endpoint: str, *, timeout: float) -> Health | None:
+        if self.turns == 4 and endpoint == THIRD:
+            self.now += 60.0
+            return None
+        return await super().health(endpoint, timeout=timeout)
+
+
+THIRD = endpoint(3)
+
+
+def test_the_time_for_which_the_leader_was_frozen_is_nobody_s_silence() -> None:
+    store = Asleep()
+
+    async def play() -> None:
+        await store.populate(1, 2)
+        await store.delete(KEYS.berth("n3"))
+        task = asyncio.create_task(Steward(store, KEYS, GUARD, store).run())
+        await asyncio.wait_for(store.looked.wait(), 10.0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(play())
+    assert store.now == 160.0
+    assert store.changes == []

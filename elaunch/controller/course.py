@@ -1,0 +1,145 @@
+"""The course of a job under one leader: each event changes its state, what follows is written and then told.
+
+All writes carry the leader's guard, so that a deposed leader cannot write; a plan is committed before anyone hears of
+it, a final state before anyone is told to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import structlog
+
+from elaunch.clock import Clock
+from elaunch.controller.audience import Audience
+from elaunch.controller.history import Entry, told
+from elaunch.controller.intake import Found
+from elaunch.controller.job import Job, Policy
+from elaunch.controller.ledger import Ledger
+from elaunch.controller.state import (
+    Diagnosed,
+    Event,
+    NodeJoined,
+    NodeLost,
+    OperationsWritten,
+    OperatorCommand,
+    PlanCommitted,
+    StatusReceived,
+    Tick,
+    next_deadline,
+    resume,
+    step,
+)
+from elaunch.controller.streams import Outbox
+from elaunch.controller.vigil import Vigil
+from elaunch.rendezvous.journal import Operation
+from elaunch.rendezvous.records import Phase, Reason
+
+_QUIET = (Phase.WAITING, Phase.RUNNING)
+
+
+class Course:
+    """``job`` is where it is now; its heartbeats go to ``vigil``, its streams to ``audience``."""
+
+    def __init__(
+        self, policy: Policy, clock: Clock, ledger: Ledger, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._ledger = ledger
+        self._log = log
+        self.job = Job(policy)
+        self.vigil = Vigil(policy, self._now)
+        self.audience = Audience(self._now, ledger.stands)
+
+    @property
+    def _now(self) -> float:
+        return self._clock.monotonic()
+
+    def begin(self, found: Found, accepted: tuple[Operation, ...], leader: str) -> None:
+        """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at."""
+        offset = self._clock.wall() - self._now
+        self.job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
+        self.take(Tick())
+        host = next((node.host for node in found.nodes if node.node_id == leader), leader)
+        self._ledger.note([Entry("leading", f"{host} ({leader}) leads", self.job.generation)])
+
+    def take(self, event: Event) -> None:
+        """The job after ``event``."""
+        if isinstance(event, OperatorCommand) and self._ledger.stands(event.operation.id):
+            return  # seen twice: it has had its effect
+        if self.vigil.step > self.job.step:
+            self.job = replace(self.job, step=self.vigil.step)
+        before = self.job
+        self.job = step(before, event, self._now)
+        if isinstance(event, NodeJoined) and (status := self.audience.joined(event.node.node_id)):
+            self.job = step(self.job, StatusReceived(status), self._now)
+        if isinstance(event, NodeLost):
+            self.audience.lost(event.node_id)
+        self.vigil.follow(self.job, self._now)
+        self._note(told(before, self.job))
+
+    async def follow_up(self) -> None:
+        """What follows from where the job is now: write, then tell."""
+        if self.job.uncommitted and (plan := self.job.plan) is not None:
+            written = await self._ledger.commit_plan(plan, self.job)
+            self.take(PlanCommitted(plan.generation))
+            self.take(OperationsWritten(written))
+        while self._ledger.owes(self.job):
+            self.take(OperationsWritten(await self._ledger.write(self.job)))
+        self.audience.tell(self.job, self._now)
+        if not self.job.phase.final:
+            self._ledger.write_behind(self.job)
+
+    def judge(self) -> list[Event]:
+        """What the ranks' progress tells, if it is time to look at it."""
+        judgement = self.vigil.judge(self._now)
+        if judgement is None:
+            return []
+        for silent in judgement.silent:
+            self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
+            self._ledger.note([Entry("node_silent", silent.text, self.vigil.generation)])
+        for straggler in judgement.stragglers:
+            code = "straggler_recovered" if straggler.recovered else "straggler"
+            self._log.warning(code, rank=straggler.rank, host=straggler.host, reason=straggler.text)
+            self._ledger.note([Entry(code, straggler.text, self.vigil.generation)])
+        hang = judgement.hang
+        if hang is None:
+            return []
+        host = hang.culprits[0].host if hang.culprits else ""
+        return [Diagnosed(self.vigil.generation, Reason(hang.code, hang.text), host)]
+
+    def welcome(self, outbox: Outbox) -> None:
+        """Tell a stream that has come what its node is to do; that the job is over only once etcd says so."""
+        view = self.job.nodes.get(outbox.node_id)
+        if view and not outbox.closed and (self._ledger.ends(self.job) or not self.job.phase.final):
+            self.audience.welcome(outbox, self.job, view)
+
+    def patience(self) -> float | None:
+        """Seconds until time alone may change something; None where it cannot."""
+        now = self._now
+        times: Iterable[float | None] = (
+            next_deadline(self.job, now),
+            self.vigil.due,
+            self.audience.retell if self.job.phase is Phase.WAITING else None,
+        )
+        deadline = min((time for time in times if time is not None), default=None)
+        return None if deadline is None else max(0.0, deadline - now)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way that the next leader would have to find out."""
+        return self.job.phase in _QUIET and not self.job.uncommitted and self._ledger.has_all(self.job)
+
+    def over(self, leader: str) -> bool:
+        """The job has ended, and no other node than the leader is left to hear of it."""
+        return self.job.phase.final and not (self.job.nodes.keys() - {leader})
+
+    def _note(self, entries: Sequence[Entry]) -> None:
+        """Log what has happened, and put it into the job's history."""
+        for entry in entries:
+            # Each node tells its own part of the job's course; what operators ask for only the leader knows.
+            tell = self._log.info if entry.code.startswith("command_") else self._log.debug
+            tell(entry.code, generation=entry.generation, text=entry.text)
+        self._ledger.note(entries)
