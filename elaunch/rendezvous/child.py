@@ -86,7 +86,7 @@ class Layout:
 
 def _complaint(line: str) -> str:
     """What a line of the log complains of: the error of a JSON line, the reason of a panic; else nothing."""
-    if line.startswith("panic: "):
+    if line.startswith(("panic: ", "runtime: failed", "runtime: out of")):
         return line
     try:
         entry = json.loads(line)

@@ -48,6 +48,7 @@ class Daemon:
         foreign = (
             *("address already in use", "no space left", "permission denied", "too many open files"),
             *("file-descriptor", "read-only file system", "quota exceeded", "cannot allocate memory"),
+            *("failed to create new OS thread", "out of memory", "Resource temporarily unavailable"),
         )
         ended_by_itself = self._etcd is not None and (self._etcd.returncode or 0) > 0
         room = self._layout.free_space() > NEEDED_SPACE  # on a full disk the log is empty too

@@ -84,7 +84,7 @@ async def hire(order: Order) -> EmbeddedEtcd:
     """Start a keeper and wait until its etcd serves. A keeper takes its directory away itself, unless it has died."""
     try:
         return await _hired(order)
-    except StartError:
+    except (StartError, EndpointUnreachableError):  # short of what it needs, the keeper may not get to it
         if order.disposable:
             shutil.rmtree(order.directory, ignore_errors=True)
         raise
