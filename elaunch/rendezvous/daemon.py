@@ -110,7 +110,10 @@ class Daemon:
     async def stop(self) -> None:
         """Ask it to end, and see to it."""
         if self._etcd is not None:
-            await asyncio.to_thread(child.stop, self._etcd)
+            try:
+                await asyncio.to_thread(child.stop, self._etcd)
+            except RuntimeError:  # no thread is to be had, and it must end all the same
+                child.stop(self._etcd)
 
 
 async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
