@@ -14,6 +14,7 @@ from elaunch.errors import ElaunchError, StartError
 
 Command = Callable[[Sequence[str]], int]
 _SILENT_GRPC = ("GRPC_VERBOSITY", "NONE")  # else it writes a line for each handshake that fails
+_NO_THREAD = "can't start new thread"  # how Python words it
 _PATIENCE = 10.0  # seconds for a reader to take the last words
 
 
@@ -27,6 +28,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(" ".join(str(error).splitlines()), error.exit_code)
     except OSError as error:  # a full disk, a limit on open files: the machine's, wherever it was met
         return _complain(f"this machine does not let the agent work: {error}", StartError.exit_code)
+    except RuntimeError as error:
+        if str(error) != _NO_THREAD:
+            raise
+        return _complain(
+            f"this machine does not let the agent work: {error} (ulimit -u, pids.max)", StartError.exit_code
+        )
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -43,7 +43,7 @@ def parse_nodes(text: str) -> tuple[int, int]:
 
 def parse_signals(text: str) -> tuple[signal.Signals, ...]:
     """Names of signals between commas. Raises ValueError for an unknown one or one that cannot be caught."""
-    names = [name.strip() for name in text.split(",") if name.strip()]
+    names = [_full(name.strip()) for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in signal.Signals.__members__]
     if unknown or not names:
         raise ValueError(f"{unknown[0]!r} is no signal here" if unknown else "expected names such as SIGTERM,SIGUSR1")
@@ -52,6 +52,11 @@ def parse_signals(text: str) -> tuple[signal.Signals, ...]:
         if one in _NEVER:
             raise ValueError(f"{one.name} cannot be handed on")
     return signals
+
+
+def _full(name: str) -> str:
+    """``USR1`` is SIGUSR1, as for ``elaunch signal``."""
+    return f"SIG{name}" if f"SIG{name}" in signal.Signals.__members__ else name
 
 
 def notice_signal(values: Values) -> signal.Signals | None:

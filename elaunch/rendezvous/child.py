@@ -71,10 +71,13 @@ class Layout:
 
     def last_words(self) -> str:
         """Why it ended, in one line, as far as the log tells."""
-        lines = self.log_text().strip().splitlines()
-        complaints = [text for line in lines if (text := _complaint(line))]
-        text = complaints[-1] if complaints else " | ".join(lines[-3:])
-        return text[:800] or "it said nothing"
+        text = self.complaint() or " | ".join(self.log_text().strip().splitlines()[-3:])[:800]
+        return text or "it said nothing"
+
+    def complaint(self) -> str:
+        """What the log complains of last; empty if of nothing."""
+        lines = self.log_text().splitlines()
+        return next((text[:800] for line in reversed(lines) if (text := _complaint(line))), "")
 
     def free_space(self) -> int:
         """Bytes that are left where the data are."""
@@ -86,7 +89,7 @@ class Layout:
 
 def _complaint(line: str) -> str:
     """What a line of the log complains of: the error of a JSON line, the reason of a panic; else nothing."""
-    if line.startswith("panic: "):
+    if line.startswith(("panic: ", "runtime: failed", "runtime: out of")):
         return line
     try:
         entry = json.loads(line)

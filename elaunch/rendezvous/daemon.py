@@ -48,6 +48,7 @@ class Daemon:
         foreign = (
             *("address already in use", "no space left", "permission denied", "too many open files"),
             *("file-descriptor", "read-only file system", "quota exceeded", "cannot allocate memory"),
+            *("failed to create new OS thread", "out of memory", "Resource temporarily unavailable"),
         )
         ended_by_itself = self._etcd is not None and (self._etcd.returncode or 0) > 0
         room = self._layout.free_space() > NEEDED_SPACE  # on a full disk the log is empty too
@@ -109,7 +110,10 @@ class Daemon:
     async def stop(self) -> None:
         """Ask it to end, and see to it."""
         if self._etcd is not None:
-            await asyncio.to_thread(child.stop, self._etcd)
+            try:
+                await asyncio.to_thread(child.stop, self._etcd)
+            except RuntimeError:  # no thread is to be had, and it must end all the same
+                child.stop(self._etcd)
 
 
 async def _dial(endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

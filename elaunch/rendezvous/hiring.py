@@ -14,10 +14,12 @@ from pathlib import Path
 
 import elaunch
 from elaunch.errors import EndpointUnreachableError, StartError, UsageError
+from elaunch.rendezvous.child import Layout
 from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.waiting import within
 
 GRACE = 5.0  # seconds
+_FULL = 1 << 20  # bytes left on a disk that counts as full
 TIMEOUT = 25.0  # seconds until an embedded etcd must serve: longer than its keeper waits for it
 
 
@@ -37,12 +39,21 @@ class EmbeddedEtcd:
     peer: str = ""
     _talk: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = field(default=None, repr=False)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
-    _leavings: Path | None = field(default=None, repr=False)  # what a keeper that was killed could not take away
+    _order: Order | None = field(default=None, repr=False)  # of the keeper that this process started
 
     @property
     def ours(self) -> bool:
         """Whether a keeper on this host holds it."""
         return self._talk is not None
+
+    @property
+    def complaint(self) -> str:
+        """What the log of an etcd that this process had started complains of last, or that its disk is full."""
+        if self._order is None:
+            return ""
+        layout = Layout(Path(self._order.directory))
+        full = layout.directory.exists() and layout.free_space() < _FULL  # then the log is short of it too
+        return layout.complaint() or (f"no space is left in {layout.directory}" if full else "")
 
     async def ended(self) -> None:
         """Until the keeper has ended."""
@@ -66,8 +77,8 @@ class EmbeddedEtcd:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, timeout)
-                if self._leavings is not None:
-                    shutil.rmtree(self._leavings, ignore_errors=True)
+                if self._order is not None and self._order.disposable:  # a keeper that was killed could not
+                    shutil.rmtree(self._order.directory, ignore_errors=True)
         writer.close()
 
 
@@ -84,7 +95,7 @@ async def hire(order: Order) -> EmbeddedEtcd:
     """Start a keeper and wait until its etcd serves. A keeper takes its directory away itself, unless it has died."""
     try:
         return await _hired(order)
-    except StartError:
+    except (StartError, EndpointUnreachableError):  # short of what it needs, the keeper may not get to it
         if order.disposable:
             shutil.rmtree(order.directory, ignore_errors=True)
         raise
@@ -107,8 +118,7 @@ async def _hired(order: Order) -> EmbeddedEtcd:
     if "endpoint" not in answer:
         talk[1].close()
         raise EndpointUnreachableError(answer["error"])
-    found = embedded(answer, talk, process)
-    return replace(found, _leavings=Path(order.directory)) if order.disposable else found
+    return replace(embedded(answer, talk, process), _order=order)
 
 
 def _log(order: Order) -> Path:

@@ -186,9 +186,11 @@ class Keeper:
     async def _end(self) -> None:
         """Stop etcd. Its data go only if the job ended cleanly and its state is saved, or it is no member any more."""
         clean = not self._told_to_stop and self._answer.done() and "endpoint" in self._answer.result()
-        clean = clean and await self._chronicle.keep_last()
-        await self._store.close()
-        await self._daemon.stop()
+        try:
+            clean = clean and await self._chronicle.keep_last()
+            await self._store.close()
+        finally:
+            await self._daemon.stop()
         if self._order.disposable and self._answer.done():
             shutil.rmtree(self._layout.directory, ignore_errors=True)
         elif clean:

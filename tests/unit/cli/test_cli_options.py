@@ -298,3 +298,10 @@ def test_a_script_must_be_there(name: str, tmp_path: Path, monkeypatch: pytest.M
 def test_options_can_be_compared_and_kept(script: str) -> None:
     options: LaunchOptions = parse(["--rdzv-id=a", script], {})
     assert hash(options) == hash(parse(["--rdzv-id=a", script], {}))
+
+
+@pytest.mark.parametrize("name", ["USR1", "SIGUSR1"])
+def test_a_signal_may_be_told_without_its_first_letters(name: str, script: str) -> None:
+    assert parse([f"--notice-signal={name}", script], {}).notice_signal == signal.SIGUSR1
+    with pytest.raises(UsageError, match="no signal here"):
+        parse([f"--notice-signal=X{name}", script], {})
