@@ -27,6 +27,8 @@ from elaunch.rendezvous.waiting import beside, within
 
 _TELL_WAIT = 1.0  # seconds that a wait lasts before a person is told of it
 
+EVIDENCE_SHOWN = 2000  # characters of what is told of it; the rest is in the files
+
 
 class Preparation(Protocol):
     """What a generation needs on this node before its ranks start, made by the agent from its options."""
@@ -156,6 +158,8 @@ class Group:
         if command.evidence and self.ranks.generation is not None:
             found = await self._prepare.evidence(command.generation, Reason(command.code, command.reason))
             self._log.warning("evidence_saved", folder=found.folder, text=found.text)
+            where = f"{found.folder}: " if found.folder else ""
+            self._board.update(evidence=f"{where}{found.text}"[:EVIDENCE_SHOWN])
         if not command.notice or not self._notice.heard:
             return None
         await self._notice.give(command.reason, self._news)
@@ -165,7 +169,7 @@ class Group:
         async with self.ranks.lock:
             await self.ranks.halt()
         self._highest = start.generation
-        self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=())
+        self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=(), evidence="")
         self._telling.starting(start)
         try:
             if not await self._ready(start):

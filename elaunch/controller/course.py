@@ -13,7 +13,7 @@ import structlog
 
 from elaunch.clock import Clock
 from elaunch.controller.audience import Audience
-from elaunch.controller.history import Entry, told
+from elaunch.controller.history import Entry, saved, told
 from elaunch.controller.intake import Found
 from elaunch.controller.job import Job, Policy
 from elaunch.controller.ledger import Ledger
@@ -72,6 +72,8 @@ class Course:
         if self.vigil.step > self.job.step:
             self.job = replace(self.job, step=self.vigil.step)
         before = self.job
+        if isinstance(event, StatusReceived):
+            self._note(saved(before, event.status))
         self.job = step(before, event, self._now)
         if isinstance(event, NodeJoined) and (status := self.audience.joined(event.node.node_id)):
             self.job = step(self.job, StatusReceived(status), self._now)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Job
+from elaunch.controller.job import Job, NodeStatus
 from elaunch.controller.roster import world
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase
@@ -62,6 +62,15 @@ def _phases(before: Job, after: Job) -> list[Entry]:
     }
     text = texts.get(after.phase, f"the job has {_ENDED.get(after.phase, 'ended')}: {reason}")
     return [Entry(f"job_{after.phase.value}", text, after.generation)]
+
+
+def saved(job: Job, status: NodeStatus) -> list[Entry]:
+    """What a status says of evidence, where it is news."""
+    view = job.nodes.get(status.node_id)
+    if view is None or not status.evidence or (view.status is not None and view.status.evidence == status.evidence):
+        return []
+    host = view.node.host
+    return [Entry("evidence_saved", f"{host}: {status.evidence}", status.generation, hosts=(host,))]
 
 
 def _commands(before: Job, after: Job) -> list[Entry]:

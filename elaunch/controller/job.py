@@ -44,7 +44,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """All that an agent says of itself; each status replaces the one before."""
+    """All that an agent says of itself; each status replaces the one before.
+
+    ``evidence`` is where what was saved of this generation's ranks lies, and what it says.
+    """
 
     node_id: str
     generation: int = 0
@@ -57,6 +60,7 @@ class NodeStatus:
     stop_job: bool = False
     start_error: str = ""
     answers: tuple[Answer, ...] = ()
+    evidence: str = ""
 
 
 @dataclass(frozen=True, slots=True)

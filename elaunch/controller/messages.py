@@ -56,6 +56,7 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         leaving_exit_code=status.leaving_exit_code,
         stop_job=status.stop_job,
         start_error=sendable(status.start_error),
+        evidence=sendable(status.evidence),
         answers=[pb.Answer(id=a.id, ok=a.ok, text=sendable(a.text)) for a in status.answers],
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
@@ -91,6 +92,7 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         leaving_exit_code=message.leaving_exit_code,
         stop_job=message.stop_job,
         start_error=message.start_error,
+        evidence=message.evidence,
         answers=tuple(Answer(a.id, a.ok, a.text) for a in message.answers),
     )
 

@@ -113,7 +113,9 @@ def test_the_stacks_of_a_rank_and_an_abort_that_keeps_them(job: MakeJob, etcd: s
     assert [(rank["rank"], rank["state"] in "RS") for rank in progress] == [(0, True), (1, True)]
     assert elaunch("abort", "stacks", at, "--evidence").code == 0
     assert agent.wait() == 94
-    assert [path.name for path in (tmp_path / "logs").rglob("rank1.stacks.txt")] == ["rank1.stacks.txt"]
+    (stacks,) = (tmp_path / "logs").rglob("rank1.stacks.txt")
+    (line,) = [line for line in elaunch("events", "stacks", at).out.splitlines() if "evidence_saved" in line]
+    assert f": {stacks.parent}: rank" in line
 
 
 def test_the_leading_node_is_drained_kept_out_and_taken_back(job: MakeJob, etcd: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elaunch.controller.commands import Abort, Command, End, Start, Wait
-from elaunch.controller.job import Failure, NodeStatus, RankExit, RunPhase
+from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
 from elaunch.controller.messages import (
     MAX_MESSAGE,
     pack_command,
@@ -35,6 +35,8 @@ statuses = st.builds(
     text,
     int32,
     st.booleans(),
+    text,
+    st.lists(st.builds(Answer, text, st.booleans(), text), max_size=2).map(tuple),
     text,
 )
 seconds = st.floats(allow_nan=False, width=32)
