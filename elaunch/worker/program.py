@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import time
 from types import TracebackType
@@ -47,16 +48,33 @@ class section:
         _update(closed=self._entered.pop())
 
 
-def should_stop() -> bool:
-    """Whether the program has been given notice: it should save what it has and exit. elaunch is told that it asked."""
+def should_stop(agree: bool = False) -> bool:
+    """Whether the program has been given notice: it should save what it has and exit. elaunch is told that it asked.
+
+    Notice reaches the ranks at moments of their own, between different steps perhaps. With ``agree`` every rank of the
+    default process group must ask, as for any collective, and all get the same answer: true once one was given notice.
+    """
     page = progress.attach()
-    if page is None:
-        return False
-    page.listens = 1
-    if not page.noticed:
-        return False
-    page.stopping = 1
-    return True
+    if page is not None:
+        page.listens = 1
+    noticed = page is not None and bool(page.noticed)
+    if agree:
+        noticed = _any_rank(noticed)
+    if noticed and page is not None:
+        page.stopping = 1
+    return noticed
+
+
+def _any_rank(value: bool) -> bool:
+    """Whether ``value`` is true on any rank; this one's where there is no process group."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return value
+    torch = sys.modules["torch"]
+    device = "cpu" if "gloo" in distributed.get_backend() else torch.accelerator.current_accelerator()
+    flag = torch.tensor([int(value)], device=device)
+    distributed.all_reduce(flag, op=distributed.ReduceOp.MAX)
+    return bool(flag.item())
 
 
 def time_left() -> float | None:

@@ -46,6 +46,20 @@ def test_a_node_that_leaves_lets_every_rank_save_first(tmp_path: Path) -> None:
         assert job.close() == []
 
 
+def test_all_ranks_leave_their_loop_at_the_same_step(tmp_path: Path) -> None:
+    options = ["--standalone", "--nproc-per-node=2", f"--grace-period={GRACE}"]
+    job = Job(tmp_path / "out", options, (str(PROGRAMS / "agreeing.py"),))
+    try:
+        agent = job.agent()
+        started(job, 1, 2)
+        agent.kill(signal.SIGTERM)
+        assert agent.wait() == 143
+        first, second = (path.read_text() for path in job.out.glob("1-*.saved"))
+        assert int(first) == int(second) >= 5
+    finally:
+        assert job.close() == []
+
+
 @pytest.mark.slow
 def test_a_program_that_does_not_end_in_time_is_ended(tmp_path: Path) -> None:
     job = saving(tmp_path, 600.0)
