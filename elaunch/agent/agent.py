@@ -192,8 +192,8 @@ class Agent:
             return ""
         if lost := await self._parts.backend.majority_lost():
             return f"; {lost}"
-        held = self._parts.backend.held
-        said = held.complaint if held is not None else ""
+        embedded = self._parts.backend.embedded
+        said = embedded.complaint if embedded is not None else ""
         return (
             f"{f'; the last of it: {said}' if said else ''}"
             "; this job's etcd ran embedded on the node that owns the rendezvous endpoint, and was lost with it:"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -75,9 +74,15 @@ class Backend:
             health = await self.store.health(held.endpoints[0], timeout=LOOK)
             forsaken = health is not None and not health.leader
         elif held is not None:
-            with contextlib.suppress(ElaunchError, asyncio.TimeoutError):
+            try:
                 if (await within(LOOK, self.store.list(nodes))).items:
                     timeout = 0.0
+            except (
+                ElaunchError,
+                asyncio.TimeoutError,
+            ):  # frozen, say: of no use to anybody
+                forsaken = held.disposable
+                timeout = timeout if forsaken else 0.0
         await self.store.close()
         if held is not None:
             await held.release(timeout, forsaken=forsaken)

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import elaunch
 from elaunch.errors import EndpointUnreachableError, StartError, UsageError
-from elaunch.rendezvous.child import Layout
+from elaunch.rendezvous.child import NEEDED_SPACE, Layout
 from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.waiting import within
 
 GRACE = 5.0  # seconds
-_FULL = 1 << 20  # bytes left on a disk that counts as full
 TIMEOUT = 25.0  # seconds until an embedded etcd must serve: longer than its keeper waits for it
 
 
@@ -47,13 +46,20 @@ class EmbeddedEtcd:
         return self._talk is not None
 
     @property
+    def disposable(self) -> bool:
+        """Whether it serves this process's own node alone."""
+        return self._order is not None and self._order.disposable
+
+    @property
     def complaint(self) -> str:
         """What the log of an etcd that this process had started complains of last, or that its disk is full."""
         if self._order is None:
             return ""
         layout = Layout(Path(self._order.directory))
-        full = layout.directory.exists() and layout.free_space() < _FULL  # then the log is short of it too
-        return layout.complaint() or (f"no space is left in {layout.directory}" if full else "")
+        free = layout.free_space()
+        short = layout.directory.exists() and free < NEEDED_SPACE  # then the log may have had no room either
+        text = f"only {free >> 20} MB are free in {layout.directory}, and etcd wants {NEEDED_SPACE >> 20}"
+        return layout.complaint() or (text if short else "")
 
     async def ended(self) -> None:
         """Until the keeper has ended."""
@@ -77,7 +83,7 @@ class EmbeddedEtcd:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._process.wait, timeout)
-                if self._order is not None and self._order.disposable:  # a keeper that was killed could not
+                if self._order is not None and self.disposable:  # a keeper that was killed could not
                     shutil.rmtree(self._order.directory, ignore_errors=True)
         writer.close()
 

@@ -89,3 +89,13 @@ def test_an_early_interrupt_prints_no_traceback(job: MakeJob, etcd: str, delay: 
     assert agent.wait() in (130, -2), agent.output()
     if delay > 0.2:  # earlier it may hit the interpreter's own start
         assert "Traceback" not in agent.output()
+
+
+def test_an_etcd_that_froze_is_not_left_behind(job: MakeJob) -> None:
+    one = job("--standalone", "--rdzv-conf=lease_ttl=2,etcd_timeout=1", "--start=exec", program=SIGNALLED)
+    agent = one.agent()
+    wait_until("a start", lambda: one.events("start"))
+    (etcd,) = [p for p in agent.children() if "--data-dir" in p.cmdline()]
+    etcd.suspend()
+    assert agent.wait() == 69, agent.output()
+    wait_until("nothing is left", lambda: not one.living())
