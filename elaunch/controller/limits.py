@@ -15,7 +15,8 @@ class Limits:
 
     ``hang`` holds outside of sections (None: nothing is called a hang, but a section's own timeout still holds),
     ``section`` in a section without a timeout, ``sections`` for such ones by name where more is known of them.
-    ``stopped`` is for a rank in state T, ``busy`` the factor for one that is at work or is being debugged.
+    ``stopped`` is for a rank in state T, ``busy`` the factor for one that is at work or is being debugged,
+    or that nobody waits for while the job is ``ending``: another rank is through.
     """
 
     hang: float | None = 60.0
@@ -23,6 +24,7 @@ class Limits:
     sections: Mapping[str, float] = field(default_factory=dict)
     stopped: float = 5.0
     busy: float = 10.0
+    ending: bool = False
 
 
 def allowance(view: RankView, limits: Limits) -> float:

@@ -57,6 +57,8 @@ class Sightings:
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self._nodes: dict[str, _Node] = {}
+        self.ending = False
+        """A rank that was seen is seen no more, while its node goes on: it has ended, and well."""
 
     def heard(self, beat: Heartbeat, host: str, now: float) -> bool:
         """Take a node's heartbeat in. False, and nothing happens, if it is of another generation."""
@@ -67,6 +69,7 @@ class Sightings:
         passed = now - old.heard if old else 0.0
         views = tuple(_view(rank, host, beat.node_id, before.get(rank.rank), passed) for rank in beat.ranks)
         self._nodes[beat.node_id] = _Node(now, views)
+        self.ending |= not before.keys() <= {view.rank for view in views if not view.ended}
         return True
 
     def forget(self, node_id: str) -> None:

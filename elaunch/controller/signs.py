@@ -85,6 +85,8 @@ def idle(views: Sequence[RankView], limits: Limits) -> Hang | None:
     """
     working = [view for view in views if view.progress.attached and _owes(view)]
     late = [view for view in working if overdue(view, limits) and _is_idle(view, limits)]
+    if limits.ending:  # what comes after the last step (an upload, an evaluation) is nobody's next step
+        late = [view for view in late if view.progress.progress_age >= allowance(view, limits) * limits.busy]
     grouped = any(view.progress.groups for view in working)
     if not late or (grouped and len(late) < len(working)):
         return None

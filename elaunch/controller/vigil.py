@@ -7,7 +7,7 @@ the thousand, so judging is not done for each, but at a pace of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from elaunch.controller.blame import Hang
 from elaunch.controller.deadlines import Deadlines, Patience
@@ -109,7 +109,8 @@ class Vigil:
         found = self._liveness.silent(now)
         news = tuple(silent for silent in found if silent.node_id not in self._silent)
         self._silent = {silent.node_id for silent in found}
-        hang = diagnose(views, self._deadlines.limits())
+        limits = replace(self._deadlines.limits(), ending=self._sightings.ending)
+        hang = diagnose(views, limits)
         return Judgement(hang, news, self._stragglers.observe(views) if hang is None else ())
 
 

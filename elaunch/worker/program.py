@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import os
 import sys
 import threading
@@ -19,6 +20,7 @@ _lock = threading.RLock()  # reentrant: a signal handler may open a section as w
 
 def step(number: int) -> None:
     """Say that the program is at this step. Raises TypeError for what is no integer."""
+    number = operator.index(number)
     page = progress.attach()
     if page is not None:
         page.step = number

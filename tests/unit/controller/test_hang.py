@@ -12,7 +12,8 @@ from rank_makers import group, inside, outside, view
 from elaunch.controller.blame import Hang
 from elaunch.controller.hang import diagnose
 from elaunch.controller.limits import Limits
-from elaunch.controller.sightings import RankView
+from elaunch.controller.sightings import RankView, Sightings
+from elaunch.progress import Heartbeat, RankProgress
 
 LIMITS = Limits(hang=40.0, section=400.0)
 
@@ -71,6 +72,25 @@ def test_the_page_of_a_rank_that_beats_no_more_shows_where_it_was() -> None:
     stale = replace(seen, progress=replace(seen.progress, beat_age=43.0))
     assert blamed(diagnose([stale, *left], LIMITS)) == ("interpreter_stuck", [3])
     assert blamed(diagnose([seen, *left], LIMITS)) == ("hung", [3])
+
+
+def test_what_a_rank_does_after_the_last_step_of_all_has_more_time() -> None:
+    """Rank 1 is through; rank 0 uploads what came of it, in one long call."""
+    uploading = view(0, idle=300, step=20)
+    assert blamed(diagnose([uploading], LIMITS)) == ("hung", [0])
+    ending = replace(LIMITS, ending=True)
+    assert diagnose([uploading], ending) is None
+    assert blamed(diagnose([view(0, idle=401, step=20)], ending)) == ("hung", [0])
+
+
+def test_that_a_rank_has_ended_is_seen_by_its_absence() -> None:
+    seen = Sightings(1)
+    beat = Heartbeat("n0", 1, 0.25, (RankProgress(0, 0, 10), RankProgress(1, 1, 11)))
+    seen.heard(beat, "h0", 1.0)
+    seen.heard(beat, "h0", 2.0)
+    assert not seen.ending
+    seen.heard(replace(beat, ranks=beat.ranks[:1]), "h0", 3.0)
+    assert seen.ending
 
 
 def test_a_rank_of_which_nothing_is_heard_is_named_too() -> None:
