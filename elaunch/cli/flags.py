@@ -48,6 +48,7 @@ class Flag:
 
 SIZE = (
     Flag("nnodes", "number of nodes, or MIN:MAX", default="1:1", metavar="N|MIN:MAX"),
+    Flag("min_nodes", "go on with so few: the MIN of --nnodes", "integer", metavar="N", ours=True),
     Flag("nproc_per_node", "ranks per node: a number, auto, cpu, gpu or xpu", default="1", metavar="N"),
     Flag("max_restarts", "restarts of the job before it fails", "integer", 0, metavar="N"),
     Flag("role", "name of this node's kind of ranks", default="default", metavar="NAME"),

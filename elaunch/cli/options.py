@@ -24,7 +24,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
     """
     values = read(argv, environ)
     program = resolve_program(values, environ)
-    nodes = checked(values, "nnodes", settings.parse_nodes)
+    nodes = settings.nodes(values)
     conf, conf_rank = checked(values, "rdzv_conf", parse_conf, environ)
     meeting = resolve_meeting(values, nodes[1], conf_rank)
     start, start_warnings = resolve_start(values, program)

@@ -41,6 +41,17 @@ def parse_nodes(text: str) -> tuple[int, int]:
     return least, most
 
 
+def nodes(values: Values) -> tuple[int, int]:
+    """The least and the greatest number of nodes: those of ``--nnodes``, the least by ``--min-nodes`` where given."""
+    low, high = checked(values, "nnodes", parse_nodes)
+    least: int | None = values["min_nodes"]
+    if least is None:
+        return low, high
+    if not 1 <= least <= high:
+        raise values.error("min_nodes", f"expected 1 to {high}, the greatest number of --nnodes")
+    return least, high
+
+
 def parse_signals(text: str) -> tuple[signal.Signals, ...]:
     """Names of signals between commas. Raises ValueError for an unknown one or one that cannot be caught."""
     names = [_full(name.strip()) for name in text.split(",") if name.strip()]

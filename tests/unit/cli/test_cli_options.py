@@ -257,7 +257,7 @@ def test_bad_input_is_one_line(script: str, arguments: list[str], environ: dict[
         (["--rdzv-conf=lease_ttl=1"], "--rdzv-conf=lease_ttl=1: expected whole seconds, 2 or more, 1000000 at most"),
         (["--nprocs=2"], "unrecognized arguments: --nprocs=2; did you mean --nproc-per-node?"),
         (["--max_restart_s"], "unrecognized arguments: --max_restart_s; did you mean --max-restarts?"),
-        (["-nnodes=2"], "unrecognized arguments: -nnodes=2; did you mean --nnodes?"),
+        (["-nnodes=2"], "unrecognized arguments: -nnodes=2; did you mean --nnodes or --min-nodes?"),
         (["--zzz"], "unrecognized arguments: --zzz; elaunch --help shows the options"),
     ],
 )
