@@ -143,13 +143,13 @@ def test_operating_takes_an_operators_token(job: MakeJob, etcd: str, tmp_path: P
     files = {role: token_file(tmp_path / role, **{role: token}) for role, token in tokens.items()}
     stranger = token_file(tmp_path / "stranger", operator=secrets.token_hex(16))
     one = job(
-        *("--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=operated", "--start=exec"),
+        *("--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=sealed", "--start=exec"),
         f"--token-file={token_file(tmp_path / 'all', **tokens)}",
         program=PROGRAM,
     )
     agent = one.agent()
     wait_until("the rank", lambda: one.events("start", generation=1))
-    where = ("operated", f"--rdzv-endpoint={etcd}")
+    where = ("sealed", f"--rdzv-endpoint={etcd}")
     for shown in ((), (f"--token-file={stranger}",)):
         refused = elaunch("abort", *where, *shown)
         assert refused.code == 77

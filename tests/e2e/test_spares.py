@@ -25,7 +25,7 @@ def rank_of(agent: Agent, ranks: dict[int, int]) -> int:
 
 
 def test_a_spare_takes_over_with_the_same_world_and_nobody_else_moves(tmp_path: Path, etcd: str) -> None:
-    options = ["--nnodes=2", "--spares=1", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=spare"]
+    options = ["--nnodes=2", "--spares=1", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=warmspare"]
     options += ["--max-restarts=0", "--start=exec", "--rdzv-conf=lease_ttl=30"]
     job = Job(tmp_path / "out", options, (str(PROGRAMS / "signalled.py"),))
     try:
