@@ -86,7 +86,9 @@ def _reseed() -> None:
 def _load_elaunch() -> None:
     """What ``import torch`` does for an installed elaunch; torch was imported before this was a rank."""
     from elaunch.worker.autoload import autoload
+    from elaunch.worker.claim import begin
 
+    begin()
     autoload()
 
 

@@ -29,6 +29,12 @@ def claim() -> Page | None:
     return _page
 
 
+def begin() -> None:
+    """In a process that was forked to be a rank: it may claim its page, though its parent had imported this."""
+    global _tried
+    _tried = False
+
+
 def _claim(path: str) -> Page | None:
     try:
         # The path is a descriptor of the agent's: if that is another file by now, it must not be opened.
