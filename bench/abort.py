@@ -39,7 +39,8 @@ class Launcher:
 
     def __init__(self, name: str) -> None:
         self._decided = DECIDED[name]
-        options = ["--standalone", f"--nproc-per-node={WORLD}", "--max-restarts=1000"]
+        options = ["--log-level=debug"] if name == "elaunch" else []
+        options += ["--standalone", f"--nproc-per-node={WORLD}", "--max-restarts=1000"]
         command = [sys.executable, "-u", "-m", LAUNCHERS[name], *options, str(ROOT / "bench/stepping.py")]
         self._process = subprocess.Popen(
             command,

@@ -21,6 +21,7 @@ from elaunch.clock import SystemClock
 from elaunch.controller.commands import Command, Start
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.controller.server import ControlServer
+from elaunch.progress import Heartbeat
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, Spec
@@ -31,6 +32,12 @@ SECONDS = 120.0  # after which a run counts as failed
 
 async def _nothing(_: float | None) -> None:
     return None
+
+
+async def _no_heartbeat() -> Heartbeat:
+    """There are no ranks whose progress could be told."""
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError("nothing ends this wait")
 
 
 class SimulatedAgent:
@@ -55,6 +62,7 @@ class SimulatedAgent:
             on_lease=lambda lease: None,
             on_command=self._take,
             stop_ranks=_nothing,
+            next_heartbeat=_no_heartbeat,
         )
         self.task = asyncio.create_task(Membership(site, node).run())
 
@@ -67,7 +75,7 @@ class SimulatedAgent:
 async def join(endpoint: str, job: str, total: int, count: int) -> dict[str, object]:
     """``count`` agents of a job of ``total`` join from this process; when the first did, when the last had its plan."""
     store = EtcdStore([endpoint], deadline=60.0, call_timeout=20.0)
-    server = ControlServer()
+    server = ControlServer(nodes=total)
     control = f"127.0.0.1:{await server.start('127.0.0.1')}"
     await store.check()
     print("ready", flush=True)
