@@ -31,7 +31,7 @@ from elaunch.rendezvous.steading import Steading
 from elaunch.rendezvous.steward import MemberStore, Steward
 from elaunch.rendezvous.waiting import beside, cancelled
 
-CLAIM_SPREAD = 0.0005  # seconds for each node that may claim to lead
+CLAIM_SPREAD = 0.005  # seconds for each node that may claim to lead: about as long until the first of them does
 STREAM_SPREAD = 0.001  # seconds for each stream that a new leader has to take
 
 

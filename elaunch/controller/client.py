@@ -27,7 +27,7 @@ from elaunch.errors import AccessRefusedError, UsageError
 from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Leader
-from elaunch.rendezvous.waiting import beside
+from elaunch.rendezvous.waiting import cancelled
 
 OPTIONS = [
     ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -119,32 +119,23 @@ async def _send(call: Any, epoch: int, next_status: NextStatus, next_heartbeat: 
 
     One task writes, as a stream takes one message at a time.
     """
-    outgoing: asyncio.Queue[pb.AgentMessage] = asyncio.Queue(maxsize=1)
-    sources = [
-        asyncio.create_task(_statuses(outgoing, epoch, next_status)),
-        asyncio.create_task(_heartbeats(outgoing, epoch, next_heartbeat)),
-    ]
-    taking: asyncio.Task[pb.AgentMessage] | None = None
     try:
-        while True:
-            taking = asyncio.create_task(outgoing.get())
-            await call.write(await beside(sources, taking))
+        version, told = await next_status(-1)
+        await call.write(pack_status(told, epoch))
+        status = asyncio.ensure_future(next_status(version))
+        beat = asyncio.ensure_future(next_heartbeat())
+        try:
+            while True:
+                await asyncio.wait({status, beat}, return_when=asyncio.FIRST_COMPLETED)
+                if status.done():
+                    version, told = status.result()
+                    status = asyncio.ensure_future(next_status(version))
+                    await call.write(pack_status(told, epoch))
+                if beat.done():
+                    pulse = beat.result()
+                    beat = asyncio.ensure_future(next_heartbeat())
+                    await call.write(pack_heartbeat(pulse, epoch))
+        finally:
+            await cancelled(status, beat)
     except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
         return
-    finally:
-        tasks: list[asyncio.Task[Any]] = [*sources, *([taking] if taking else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _statuses(outgoing: asyncio.Queue[pb.AgentMessage], epoch: int, next_status: NextStatus) -> None:
-    version = -1
-    while True:
-        version, status = await next_status(version)
-        await outgoing.put(pack_status(status, epoch))
-
-
-async def _heartbeats(outgoing: asyncio.Queue[pb.AgentMessage], epoch: int, next_heartbeat: NextHeartbeat) -> None:
-    while True:
-        await outgoing.put(pack_heartbeat(await next_heartbeat(), epoch))
