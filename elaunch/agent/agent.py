@@ -26,10 +26,13 @@ from elaunch.clock import SystemClock
 from elaunch.controller.agreement import policy_values
 from elaunch.controller.commands import Command, End, Leave, Request, Signal, Stacks
 from elaunch.controller.job import Policy, RunPhase
+from elaunch.controller.operations import ABORTED
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import margin_of
 from elaunch.rendezvous.records import Node, Spec
+
+ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts a job that an operator aborted
 
 
 async def run_agent(options: LaunchOptions) -> Outcome:
@@ -41,6 +44,9 @@ async def run_agent(options: LaunchOptions) -> Outcome:
                 end = await Agent(options, parts, signals).run()
                 parts.events.finished(end)
                 tell_end(end)
+                if end.code == ABORTED and parts.backend.held is not None:
+                    # Whoever asked for it hears of it from this etcd, and nothing tells when that was.
+                    await asyncio.sleep(ANSWER_SECONDS)
         except asyncio.CancelledError:
             if signals.first is None:
                 raise

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+import grpc
 import psutil
 import pytest
 
@@ -118,6 +119,14 @@ async def throw(host: str, port: int, garbage: Garbage) -> None:
         writer.close()
 
 
+def refused(address: str, metadata: dict[str, str]) -> None:
+    """What is no message, from one who is let in: the answer shows that it was read to its end."""
+    with grpc.insecure_channel(address) as channel:
+        call = channel.stream_stream(METHOD)(iter([b"\xff" * 9]), metadata=tuple(metadata.items()), timeout=30)
+        with pytest.raises(grpc.RpcError, match="malformed"):
+            list(call)
+
+
 @dataclass(frozen=True)
 class Held:
     """What a process holds."""
@@ -170,6 +179,7 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     for agent, lines in zip(agents, said, strict=True):
         assert len(agent.output().splitlines()) < lines + 100, agent.output()[-5000:]
     assert "Traceback" not in two.outputs()
+    refused(leader.address, {**this, "elaunch-token": leader.token})
     for reason in ("another job", "no token", "wrong token", "malformed"):
         assert f"reason={reason}" in two.outputs(), "what got so far was counted"
 
