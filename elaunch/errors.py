@@ -138,3 +138,15 @@ class UnansweredError(ElaunchError):
 
     exit_code = 74  # EX_IOERR of sysexits.h
     code = "unanswered"
+
+
+class CheckpointError(ElaunchError):
+    """A checkpoint cannot be written or taken up."""
+
+    code = "checkpoint"
+
+
+class StateError(CheckpointError):
+    """The program's objects and what a checkpoint holds, or can hold, do not fit together."""
+
+    code = "checkpoint_state"

@@ -1,0 +1,90 @@
+"""Digests of states, to find out whether all ranks hold the same one: what is stored once must be equal everywhere.
+
+Stock torch.distributed.checkpoint, given one key on all ranks, keeps one rank's value and drops the others in silence.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+SIZE = 16  # bytes
+
+
+def digest(value: Any) -> bytes:
+    """16 bytes that are equal for equal trees of stored values (see tree.py), whatever the order of their dicts' keys.
+
+    Tensors count with their bytes; of one that is spread over ranks only what all ranks know counts.
+    """
+    made = hashlib.blake2b(digest_size=SIZE)
+    _feed(made, value)
+    return made.digest()
+
+
+def differing(digests_by_rank: Sequence[Mapping[str, bytes]]) -> list[tuple[str, int, int]]:
+    """The names whose digests are not the same on all ranks, each with the first two ranks that differ."""
+    names = sorted({name for digests in digests_by_rank for name in digests})
+    found = []
+    for name in names:
+        values = [digests.get(name) for digests in digests_by_rank]
+        other = next((rank for rank, value in enumerate(values) if value != values[0]), None)
+        if other is not None:
+            found.append((name, 0, other))
+    return found
+
+
+def difference(name: str, rank_a: int, rank_b: int) -> str:
+    """One entry of :func:`differing` as a sentence for a person."""
+    return (
+        f"state {name!r} differs between ranks {rank_a} and {rank_b}, and only one of them would be kept; make it "
+        f"equal on all ranks, or declare it: PerRank({name.split('.')[0]})"
+    )
+
+
+def _feed(made: Any, value: Any) -> None:
+    if isinstance(value, torch.Tensor):
+        _feed_tensor(made, value)
+    elif isinstance(value, Mapping):
+        made.update(b"d%d:" % len(value))
+        for key, item in _by_key(value):
+            made.update(key)
+            _feed(made, item)
+    elif isinstance(value, list | tuple):
+        made.update(b"%c%d:" % (b"l" if isinstance(value, list) else b"t", len(value)))
+        for item in value:
+            _feed(made, item)
+    elif isinstance(value, set | frozenset):
+        made.update(b"s%d:" % len(value) + b"".join(sorted(map(digest, value))))
+    else:
+        text = _scalar(value)
+        made.update(b"%s:%d:" % (type(value).__name__.encode(), len(text)) + text)
+
+
+def _by_key(value: Mapping[Any, Any]) -> list[tuple[bytes, Any]]:
+    return sorted(((digest(key), item) for key, item in value.items()), key=lambda entry: entry[0])
+
+
+def _scalar(value: Any) -> bytes:
+    if isinstance(value, float):
+        return struct.pack("<d", value)
+    if isinstance(value, complex):
+        return struct.pack("<dd", value.real, value.imag)
+    return bytes(value) if isinstance(value, bytes | bytearray) else repr(value).encode("utf-8", "surrogatepass")
+
+
+def _feed_tensor(made: Any, tensor: Any) -> None:
+    made.update(f"T{tensor.dtype}{tuple(tensor.shape)}:".encode())
+    if isinstance(tensor, DTensor):
+        made.update(repr(tensor.placements).encode())
+        if not all(placement.is_replicate() for placement in tensor.placements):
+            return
+        tensor = tensor.to_local()
+    here = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+    if size := here.numel() * here.element_size():
+        made.update((ctypes.c_char * size).from_address(here.data_ptr()))

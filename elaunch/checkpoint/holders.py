@@ -1,0 +1,61 @@
+"""How a state is taken from one of the program's objects, and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping
+from typing import Any
+
+import torch
+
+from elaunch.errors import StateError
+
+
+def state_of(held: Any) -> Any:
+    """The state of an object: its ``state_dict()`` if it has one, else the dict, tensor or value itself."""
+    if callable(getattr(held, "state_dict", None)):
+        return held.state_dict()
+    return held
+
+
+def put(name: str, held: Any, state: Any) -> Any:
+    """Put ``state`` into ``held``; returns what holds it then: ``held``, but for plain values, which hold nothing.
+
+    A dict takes the saved keys and keeps those it has besides; dicts within it become as they were saved, and
+    tensors that fit are written in place.
+
+    Raises:
+        StateError: a tensor has another shape than the saved one.
+    """
+    if callable(getattr(held, "load_state_dict", None)):
+        held.load_state_dict(state)
+        return held
+    if isinstance(held, torch.Tensor) and isinstance(state, torch.Tensor) and state.shape == held.shape:
+        with torch.no_grad():
+            return held.copy_(state)
+    if isinstance(held, torch.Tensor):
+        saved = f"a tensor of shape {tuple(state.shape)}" if isinstance(state, torch.Tensor) else type(state).__name__
+        raise StateError(f"state {name!r} is a tensor of shape {tuple(held.shape)}, the checkpoint holds {saved}")
+    with torch.no_grad():
+        if isinstance(held, MutableMapping) and isinstance(state, Mapping):
+            _fill(held, state)
+            return held
+        return _merged(held, state)
+
+
+def _fill(held: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:
+    for key, item in state.items():
+        held[key] = _merged(held[key], item) if key in held else item
+
+
+def _merged(held: Any, state: Any) -> Any:
+    if isinstance(held, dict) and type(held) is type(state):
+        for key in held.keys() - state.keys():
+            del held[key]
+        _fill(held, state)
+        return held
+    if isinstance(held, torch.Tensor) and isinstance(state, torch.Tensor):
+        if held.shape == state.shape and held.dtype == state.dtype:
+            held.copy_(state)
+            return held
+        return state.to(held.device)
+    return state

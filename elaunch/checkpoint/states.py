@@ -1,0 +1,119 @@
+"""The program's objects as one state dict for torch.distributed.checkpoint, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from torch import nn
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.optim import Optimizer
+
+from elaunch.checkpoint.modules import ModulePart
+from elaunch.checkpoint.optimizers import OptimizerPart
+from elaunch.checkpoint.per_rank import PerRank, PerRankPart, root_of
+from elaunch.checkpoint.rng import RNG
+from elaunch.checkpoint.saved import Saved, by_root
+from elaunch.checkpoint.shared import SharedPart
+from elaunch.errors import StateError
+
+Roots = Mapping[str, dict[str, Saved]]
+
+
+class Part(Protocol):
+    """One object's share. ``value`` is the object, or the plain value that was restored in its place."""
+
+    name: str
+    value: Any
+
+    def collect(self) -> dict[str, Any]: ...
+    def shared_values(self) -> dict[str, bytes]: ...
+    def is_in(self, roots: Roots) -> bool: ...
+    def targets(self, roots: Roots, saved_world: int) -> dict[str, Any]: ...
+    def adopt(self, loaded: Mapping[str, Any], saved_world: int) -> None: ...
+
+
+class States:
+    """``objects`` by their names: modules, optimizers, anything with ``state_dict`` and ``load_state_dict``, dicts,
+    tensors, plain values, and ``PerRank`` of any of them.
+
+    The order of calls is ``collect``, or ``targets`` and then ``adopt``. None of them does any I/O or communicates.
+    """
+
+    def __init__(self, objects: Mapping[str, object], *, rank: int, world: int) -> None:
+        self._rank = rank
+        self._parts = [_part(name, held, objects, rank, world) for name, held in objects.items()]
+        self._saved_world = world
+        self._found: list[Part] = []
+
+    def collect(self) -> dict[str, Any]:
+        """The state to save: the live tensors, not copies.
+
+        Raises:
+            StateError: something in it cannot be stored.
+        """
+        made: dict[str, Any] = {}
+        for part in self._parts:
+            for root, state in part.collect().items():
+                if root in made:
+                    raise StateError(f"the name {root!r} stands for two states; rename one")
+                made[root] = state
+        try:
+            flatten_state_dict(made)
+        except ValueError as error:  # "a": {"b.c": 1} next to "a.b": {"c": 2}
+            raise StateError(f"two states would be stored under one key ({error}); rename one") from error
+        return made
+
+    def shared_values(self) -> dict[str, bytes]:
+        """Digests of what is stored once, and so must be equal on all ranks: compare them with ``digest.differing``."""
+        return {name: value for part in self._parts for name, value in part.shared_values().items()}
+
+    def targets(self, saved: Mapping[str, Saved], saved_world: int, *, partial: bool = False) -> dict[str, Any]:
+        """What is to be loaded, by flattened key: memory for tensors, None for what else there is.
+
+        Args:
+            saved: what the checkpoint holds, of ``saved_keys``.
+            saved_world: the number of ranks that saved it.
+            partial: leave objects alone that the checkpoint does not know.
+
+        Raises:
+            StateError: the checkpoint does not fit the objects.
+        """
+        roots = by_root(saved)
+        self._saved_world = saved_world
+        self._found = [part for part in self._parts if part.is_in(roots)]
+        for part in self._parts:
+            if part not in self._found and not partial:
+                raise StateError(_missing(part, roots))
+        return {key: target for part in self._found for key, target in part.targets(roots, saved_world).items()}
+
+    def adopt(self, loaded: Mapping[str, Any]) -> None:
+        """Put into the objects what was loaded: ``targets``, filled. Random number generators come last."""
+        for part in sorted(self._found, key=lambda part: isinstance(part.value, RNG)):
+            part.adopt(loaded, self._saved_world)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The objects by name. Plain values, which nothing can be put into, are those that were restored."""
+        return {part.name: part.value for part in self._parts}
+
+
+def _part(name: str, held: object, objects: Mapping[str, object], rank: int, world: int) -> Part:
+    if isinstance(held, PerRank):
+        return PerRankPart(name, held, rank, world)
+    if getattr(type(held), "per_rank", False):
+        return PerRankPart(name, PerRank(held), rank, world)
+    if isinstance(held, nn.Module):
+        return ModulePart(name, held)
+    if isinstance(held, Optimizer):
+        return OptimizerPart(name, held, objects)
+    return SharedPart(name, held)
+
+
+def _missing(part: Part, roots: Roots) -> str:
+    if isinstance(part, PerRankPart) and part.name in roots:
+        return f"state {part.name!r} is declared PerRank, and was saved once for all ranks"
+    if not isinstance(part, PerRankPart) and root_of(part.name, 0) in roots:
+        return f"state {part.name!r} was saved per rank; declare it: PerRank({part.name})"
+    held = sorted(root for root in roots if not root.startswith("elaunch."))
+    return f"the checkpoint holds no state {part.name!r}; it holds {', '.join(map(repr, held)) or 'none'}"

@@ -1,0 +1,120 @@
+"""Which values besides tensors a checkpoint takes: those that can be read back without running anybody's code.
+
+| given | stored | comes back as |
+|---|---|---|
+| None, bool, int, float, complex, str, bytes, bytearray, torch.dtype, torch.device, torch.Size | itself | itself |
+| IntEnum, StrEnum and other subclasses of int, float, str | the number or string | int, float, str |
+| a numpy scalar | the number | int, float, complex, bool |
+| a numpy array of numbers | a tensor over the same memory | a numpy array |
+| frozenset, io.BytesIO | set, bytes | itself |
+
+Everything else is refused when saving, not when it is too late. What a value was is told by its *kind*: "" is a value
+that comes back by itself.
+"""
+
+from __future__ import annotations
+
+import enum
+import io
+import sys
+from typing import Any
+
+import torch
+
+from elaunch.errors import StateError
+
+NDARRAY, FROZENSET, BYTES_IO = "ndarray", "frozenset", "BytesIO"
+_ITSELF = frozenset({type(None), bool, float, complex, bytes, bytearray, torch.dtype, torch.device, torch.Size, str})
+_BASES = (int, float, str)
+_LARGEST_INT = 2000  # bits: what pickle writes for a longer one is not read back under weights_only
+
+
+def simple(value: Any, where: str) -> tuple[Any, str]:
+    """The stored form and the kind of a value that is neither a tensor nor a dict, list or tuple.
+
+    Args:
+        where: names the value in an error.
+
+    Raises:
+        StateError: it could not be read back safely.
+    """
+    if type(value) in _ITSELF:
+        return value, ""
+    if type(value) is int:
+        return _integer(value, where), ""
+    if type(value) in (set, frozenset):
+        members = {member(item, where) for item in value}
+        return members, FROZENSET if type(value) is frozenset else ""
+    if isinstance(value, io.BytesIO):
+        return value.getvalue(), BYTES_IO
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, numpy.ndarray):
+        return _array(value, numpy, where), NDARRAY
+    if numpy is not None and isinstance(value, numpy.generic):
+        return _scalar(value, where), ""
+    for base in _BASES:
+        if isinstance(value, base):
+            return (
+                _integer(int(value), where) if base is int else base.__str__(value) if base is str else base(value)
+            ), ""
+    raise _refused(value, where)
+
+
+def member(value: Any, where: str) -> Any:
+    """A member of a set, or a key of a dict: scalars, and tuples of them.
+
+    Raises:
+        StateError: it is anything else.
+    """
+    if type(value) is tuple:
+        return tuple(member(item, where) for item in value)
+    stored, kind = simple(value, where)
+    if kind or isinstance(stored, set | bytearray):
+        raise _refused(value, where)
+    return stored
+
+
+def original(stored: Any, kind: str) -> Any:
+    """What :func:`simple` was given."""
+    if kind == NDARRAY:
+        return stored.numpy()
+    if kind == FROZENSET:
+        return frozenset(stored)
+    return io.BytesIO(stored) if kind == BYTES_IO else stored
+
+
+def _integer(value: int, where: str) -> int:
+    if value.bit_length() > _LARGEST_INT:
+        raise StateError(
+            f"{where} is an integer of {value.bit_length()} bits, more than the {_LARGEST_INT} that can be read back"
+        )
+    return value
+
+
+def _array(value: Any, numpy: Any, where: str) -> Any:
+    array = value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
+    array = array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
+    try:
+        return torch.from_numpy(numpy.asarray(array))
+    except TypeError:
+        raise _refused(value, where, f" of {value.dtype}") from None
+
+
+def _scalar(value: Any, where: str) -> Any:
+    plain = value.item()
+    if type(plain) not in (bool, int, float, complex, str, bytes):
+        raise _refused(value, where)
+    return plain
+
+
+def _refused(value: Any, where: str, detail: str = "") -> StateError:
+    kind = type(value)
+    hint = (
+        "store its .value"
+        if isinstance(value, enum.Enum)
+        else "store numbers, strings, tensors and dicts or lists of them"
+    )
+    return StateError(
+        f"{where} is a {kind.__module__}.{kind.__qualname__}{detail}, which cannot be read back without running code "
+        f"from the checkpoint; {hint}"
+    )
