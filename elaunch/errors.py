@@ -141,7 +141,7 @@ class UnansweredError(ElaunchError):
 
 
 class CheckpointError(ElaunchError):
-    """A checkpoint cannot be written or taken up."""
+    """A checkpoint cannot be written, read or used."""
 
     code = "checkpoint"
 
@@ -150,3 +150,21 @@ class StateError(CheckpointError):
     """The program's objects and what a checkpoint holds, or can hold, do not fit together."""
 
     code = "checkpoint_state"
+
+
+class DamagedCheckpointError(CheckpointError):
+    """What is stored is not what was saved: cut off, changed, or never a checkpoint."""
+
+    code = "checkpoint_damaged"
+
+
+class DirectoryInUseError(CheckpointError):
+    """Another job that lives writes its checkpoints to this directory."""
+
+    code = "checkpoint_directory_in_use"
+
+
+class FencedError(CheckpointError):
+    """A newer run has taken the directory over: nothing of this one is committed any more."""
+
+    code = "checkpoint_fenced"

@@ -1,0 +1,79 @@
+"""What stands in a checkpoint directory: its committed checkpoints, their manifests, and why some are not restored."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from elaunch.checkpoint import layout, manifest
+from elaunch.checkpoint.manifest import Manifest
+from elaunch.checkpoint.retention import Committed
+from elaunch.checkpoint.storage import Storage
+from elaunch.errors import DamagedCheckpointError
+
+_MOST_MARK = 1 << 16
+
+
+@dataclass(slots=True)
+class Catalog:
+    """Reads a directory. Raises OSError."""
+
+    storage: Storage
+
+    def names(self) -> list[str]:
+        """The names of everything that was committed, in the order of their steps."""
+        return [name for name in self.storage.names("") if layout.step_of(name) is not None]
+
+    def manifest_bytes(self, name: str) -> bytes:
+        """The manifest as it stands there. Raises DamagedCheckpointError where there is none."""
+        try:
+            return self.storage.read(f"{name}/{layout.MANIFEST}", manifest.MOST_BYTES)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise DamagedCheckpointError(f"{name}: has no {layout.MANIFEST}") from error
+
+    def manifest(self, name: str) -> Manifest:
+        """The manifest of a checkpoint. Raises DamagedCheckpointError."""
+        return manifest.decode(self.manifest_bytes(name), f"{name}/{layout.MANIFEST}")
+
+    def check_sizes(self, name: str, known: Manifest) -> None:
+        """Raises DamagedCheckpointError where a file is missing, or has another size than was written."""
+        for file, told in known.files.items():
+            try:
+                size = self.storage.size(f"{name}/{file}")
+            except FileNotFoundError as error:
+                raise DamagedCheckpointError(f"{name}/{file}: is missing") from error
+            if size != told.size:
+                raise DamagedCheckpointError(f"{name}/{file}: has {size} bytes, {told.size} were written")
+
+    def committed(self) -> list[Committed]:
+        """Every checkpoint; one whose manifest cannot be read has no claim that is known, and counts as the oldest."""
+        return [Committed(self._claim(name), layout.step_of(name) or 0, name) for name in self.names()]
+
+    def marks(self) -> dict[str, str]:
+        """Name of a checkpoint -> why it is not restored any more."""
+        return {
+            name.removesuffix(".json"): self._reason(name)
+            for name in self.storage.names(layout.MARKS)
+            if name.endswith(".json") and layout.step_of(name.removesuffix(".json")) is not None
+        }
+
+    def mark(self, name: str, reason: str) -> None:
+        """Set a checkpoint aside: it stays where it is, and is restored no more."""
+        self.storage.make(layout.MARKS)
+        self.storage.write(f"{layout.MARKS}/{name}.json", json.dumps({"reason": reason}).encode())
+
+    def unmark(self, name: str) -> None:
+        """Take the mark away, if there is one."""
+        self.storage.remove(f"{layout.MARKS}/{name}.json")
+
+    def _claim(self, name: str) -> int:
+        try:
+            return self.manifest(name).origin.claim
+        except DamagedCheckpointError:
+            return 0
+
+    def _reason(self, name: str) -> str:
+        try:
+            return str(json.loads(self.storage.read(f"{layout.MARKS}/{name}", _MOST_MARK))["reason"])
+        except (ValueError, KeyError, TypeError, FileNotFoundError):
+            return "set aside"

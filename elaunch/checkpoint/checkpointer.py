@@ -1,0 +1,278 @@
+"""The checkpointer of a program: ``save(step)`` and ``restore()``."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from torch.distributed.checkpoint import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import SavePlan
+
+import elaunch
+from elaunch.checkpoint import attempts, layout, planning
+from elaunch.checkpoint.catalog import Catalog
+from elaunch.checkpoint.claims import Claim, claim
+from elaunch.checkpoint.committing import Outcome, Save, describe
+from elaunch.checkpoint.digest import differing
+from elaunch.checkpoint.image import Image
+from elaunch.checkpoint.launcher import Launcher, NoLauncher
+from elaunch.checkpoint.manifest import Origin
+from elaunch.checkpoint.planning import Planned
+from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.ranks import connect
+from elaunch.checkpoint.restoring import Restore, Restored, Wish
+from elaunch.checkpoint.retention import Keep, to_remove
+from elaunch.checkpoint.states import States
+from elaunch.checkpoint.storage import Storage
+from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError, StateError
+
+_CLAIM_PATIENCE = 5.0
+_KINDS = {kind.code: kind for kind in (DirectoryInUseError, FencedError)}
+
+
+class Checkpointer:
+    """Saves the state of a program and restores it, into whatever world it is started in.
+
+    ``state`` names the objects: modules, optimizers, whatever has ``state_dict`` and ``load_state_dict``, dicts,
+    tensors; ``PerRank(obj)`` for what differs between ranks (states.py). ``keep_last`` checkpoints are kept, and those
+    of steps that are a multiple of ``keep_every``. ``verify`` "full" checks the sum of all that a restore reads,
+    "fast" sizes and the metadata's sum only. A save that finds the one before it still being written waits for it, or,
+    with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank waits for the others.
+
+    Creating it, and each of its methods, is collective: every rank does the same, in the same order. Raises
+    DirectoryInUseError where another job writes to ``path``, and CheckpointError.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        state: Mapping[str, object],
+        *,
+        keep_last: int = 3,
+        keep_every: int = 0,
+        verify: Literal["full", "fast"] = "full",
+        on_busy: Literal["wait", "skip"] = "wait",
+        timeout: float = 1800.0,
+        launcher: Launcher | None = None,
+    ) -> None:
+        if keep_last < 1 or keep_every < 0:
+            raise ValueError(f"keep_last={keep_last} must be 1 or more, keep_every={keep_every} 0 or more")
+        if verify not in ("full", "fast") or on_busy not in ("wait", "skip"):
+            raise ValueError(f'verify={verify!r} must be "full" or "fast", on_busy={on_busy!r} "wait" or "skip"')
+        self._storage: Storage = Posix(Path(path).absolute())
+        self._keep = Keep(keep_last, keep_every)
+        self._verify = verify == "full"
+        self._skip = on_busy == "skip"
+        self._timeout = timeout
+        self._launcher = launcher if launcher is not None else NoLauncher()
+        self._owner = self._launcher.owner()
+        self._front, self._back = connect(timeout, 2)
+        self._states = States(state, rank=self._front.rank, world=self._front.size)
+        self._claim = self._claimed()
+        self._planned: Planned | None = None
+        self._image: Image | None = None
+        self._pending: _Pending | None = None
+        self._last = Outcome(-1, error="nothing was saved yet")
+        self._restored = Restored()
+
+    def restore(self) -> int:
+        """Restore the newest good checkpoint, and return its step; 0 where there is none.
+
+        Under elaunch, the step that the plan of this generation names. Raises CheckpointError where there are
+        checkpoints and none can be restored: the objects are not to be used then.
+        """
+        self.wait()
+        first = self._front.rank == 0
+        wish = self._launcher.wish()
+        alone = wish is None
+        if wish is None:
+            wish = Wish(avoid=attempts.suspects(self._storage) if first else frozenset())
+        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, self._launcher.tell)
+        with elaunch.section("checkpoint restore", timeout=self._timeout):
+            self._restored = restore.run(wish)
+        if first:
+            name, step = self._restored.name, self._restored.step
+            if alone and name:
+                attempts.begun(self._storage, step)
+            self._launcher.restored(step if name else -1, f"{self._storage.url}/{name}" if name else "")
+        return self._restored.step
+
+    def save(self, step: int) -> bool:
+        """Save the state as it is now; returns when training may go on, the rest happens behind it.
+
+        False where it was skipped. A save that fails is told as an event and a warning, and in ``wait()``; training
+        goes on. Raises StateError, on all ranks, for a state that cannot be saved or that ranks do not agree on.
+        """
+        if step < 0:
+            raise ValueError(f"save({step}): a step is 0 or more")
+        if self._skip and self._anywhere(self._pending is not None and not self._pending.done.is_set()):
+            return False
+        with elaunch.section("checkpoint save", timeout=self._timeout):
+            self.wait()
+            if self._last.committed and self._last.step == step:
+                return True
+            broken = self._stage()
+            self._pending = _Pending(self._save(step, broken), self._settled)
+            self._pending.start()
+        return True
+
+    def wait(self) -> Outcome:
+        """Wait for the save that is in flight, and return what became of the last one."""
+        if self._pending is not None:
+            self._last = self._pending.result()
+            self._pending = None
+        return self._last
+
+    def close(self) -> None:
+        """Wait for the save that is in flight, and let go of the directory."""
+        self.wait()
+        if self._image is not None:
+            self._image.close()
+            self._image = None
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _claimed(self) -> Claim | None:
+        """Claim the directory, on rank 0; all ranks hear whether that went well."""
+        got, told = None, {"code": "", "error": ""}
+        if self._front.rank == 0:
+            try:
+                got = claim(self._storage, self._owner, _CLAIM_PATIENCE)
+            except CheckpointError as problem:
+                told = {"code": problem.code, "error": str(problem)}
+            except OSError as problem:
+                told = {"code": CheckpointError.code, "error": describe(problem)}
+        told = json.loads(self._front.tell(json.dumps(told).encode()))
+        if told["error"]:
+            raise _KINDS.get(told["code"], CheckpointError)(told["error"])
+        return got
+
+    def _stage(self) -> str:
+        """Copy the state into this rank's image. What went wrong on this rank alone, in words."""
+        planner, plan, described, changed = self._described()
+        if self._planned is None or changed:
+            self._planned = planning.agree(planner, plan, described, self._front)
+            if self._image is not None:
+                self._image.close()
+                self._image = None
+        try:
+            if self._image is None:
+                self._image = Image(self._planned.share)
+            self._image.fill(planner)
+        except (MemoryError, OSError) as error:
+            return f"no memory for a copy of its state: {describe(error)}"
+        return ""
+
+    def _described(self) -> tuple[DefaultSavePlanner, SavePlan, bytes, bool]:
+        """What there is to save, and whether it has changed on any rank.
+
+        Raises StateError on all where one cannot say.
+        """
+        error, digests = "", {}
+        planner, plan, described = None, None, b""
+        try:
+            planner, plan, described = planning.describe(self._states.collect(), self._front.rank)
+            digests = {name: digest.hex() for name, digest in self._states.shared_values().items()}
+        except StateError as problem:
+            error = str(problem)
+        changed = self._planned is None or described != self._planned.described
+        told = [
+            json.loads(one)
+            for one in self._front.share(json.dumps({"error": error, "changed": changed, "digests": digests}).encode())
+        ]
+        for one in told:
+            if one["error"]:
+                raise StateError(one["error"])
+        for name, one_rank, another in differing([_bytes(one["digests"]) for one in told]):
+            raise StateError(
+                f"state {name!r} differs between ranks {one_rank} and {another}: "
+                "declare it PerRank(...), or make it equal"
+            )
+        return planner, plan, described, any(one["changed"] for one in told)
+
+    def _save(self, step: int, broken: str) -> Save:
+        if self._planned is None:
+            raise RuntimeError("a save without a plan")
+        origin = Origin(
+            job=self._owner.job,
+            generation=self._owner.generation,
+            restart_count=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
+            host=self._owner.host,
+            torch=planning.torch_version(),
+            elaunch=elaunch.__version__,
+        )
+        return Save(self._storage, self._back, self._planned, self._image, step, origin, self._claim, broken)
+
+    def _settled(self, outcome: Outcome) -> None:
+        """After a save, on every rank, behind the training: tell it, and on rank 0 make room."""
+        if self._back.rank != 0:
+            return
+        if not outcome.committed:
+            self._launcher.tell("checkpoint_failed", f"step {outcome.step} was not saved: {outcome.error}")
+            return
+        self._launcher.committed(outcome, f"{self._storage.url}/{outcome.name}")
+        try:
+            attempts.over(self._storage)
+            self._make_room()
+        except OSError as error:
+            self._launcher.tell("checkpoint_retention", f"older checkpoints were not removed: {describe(error)}")
+
+    def _make_room(self) -> None:
+        if self._claim is None:
+            return
+        catalog = Catalog(self._storage)
+        marks = frozenset(catalog.marks())
+        for one in to_remove(catalog.committed(), self._keep, marks, frozenset({self._restored.name})):
+            self._claim.check()
+            if not self._storage.is_read(f"{one.name}/{layout.MANIFEST}"):
+                self._storage.discard(one.name)
+                catalog.unmark(one.name)
+
+    def _anywhere(self, here: bool) -> bool:
+        """Whether it is so on any rank."""
+        return b"1" in self._front.share(b"1" if here else b"0")
+
+
+class _Pending:
+    """A save that is in flight, in a thread that keeps the process from ending before it."""
+
+    def __init__(self, save: Save, settled: Callable[[Outcome], None]) -> None:
+        self._save = save
+        self._settled = settled
+        self._outcome = Outcome(save.step, error="the save ended without an outcome")
+        self.done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="elaunch-checkpoint", daemon=False)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def result(self) -> Outcome:
+        """Wait for it. Every step of it has a deadline of its own."""
+        self._thread.join()
+        return self._outcome
+
+    def _run(self) -> None:
+        try:
+            self._outcome = self._save.run()
+            self._settled(self._outcome)
+        except CheckpointError as error:
+            self._outcome = Outcome(self._save.step, error=describe(error))
+            self._settled(self._outcome)
+        finally:
+            self.done.set()
+
+
+def _bytes(digests: dict[str, str]) -> dict[str, bytes]:
+    return {name: bytes.fromhex(digest) for name, digest in digests.items()}

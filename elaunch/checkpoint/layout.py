@@ -1,0 +1,84 @@
+"""Where everything of a checkpoint directory stands, and how its names are read. Values only: no I/O.
+
+::
+
+    runs/a/                          what the program names
+      step-00000100/                 a committed checkpoint: stock DCP files and manifest.json
+      step-00000100.claim-9/         the same step, saved again by a later run: never in place of the first
+      .elaunch/
+        claims/00000009.json         one per start of the program that may write here: the fence
+        staging/step-00000200.gen-3.claim-9/    a save that is being written
+        trash/                       what is being deleted
+        marks/step-00000100.json     why a checkpoint is not restored any more
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MANIFEST = "manifest.json"
+METADATA = ".metadata"  # DCP's own name
+PRIVATE = ".elaunch"
+CLAIMS = f"{PRIVATE}/claims"
+STAGING = f"{PRIVATE}/staging"
+TRASH = f"{PRIVATE}/trash"
+MARKS = f"{PRIVATE}/marks"
+ATTEMPTS = f"{PRIVATE}/attempts.json"
+
+_STEP = re.compile(r"step-(\d{8,19})(?:\.claim-(\d{1,18}))?")
+_STAGED = re.compile(r"step-(\d{8,19})\.gen-(\d{1,18})\.claim-(\d{1,18})")
+_CLAIM = re.compile(r"(\d{8,18})\.json")
+_FILE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What the name of a staging directory says."""
+
+    step: int
+    generation: int
+    claim: int
+
+
+def step_name(step: int, claim: int = 0) -> str:
+    """The name of a committed checkpoint; with a ``claim`` where another run has saved this step before."""
+    return f"step-{step:08d}" + (f".claim-{claim}" if claim else "")
+
+
+def step_of(name: str) -> int | None:
+    """The step that the name of a committed checkpoint tells, None for any other name."""
+    found = _STEP.fullmatch(name)
+    return int(found.group(1)) if found else None
+
+
+def staging_name(step: int, generation: int, claim: int) -> str:
+    """The name of the directory in which a save is written."""
+    return f"step-{step:08d}.gen-{generation}.claim-{claim}"
+
+
+def staged_of(name: str) -> Staged | None:
+    """What the name of a staging directory tells, None for any other name."""
+    found = _STAGED.fullmatch(name)
+    return Staged(*map(int, found.groups())) if found else None
+
+
+def claim_name(number: int) -> str:
+    """The file name of a claim."""
+    return f"{number:08d}.json"
+
+
+def claim_of(name: str) -> int | None:
+    """The number of a claim, from its file name."""
+    found = _CLAIM.fullmatch(name)
+    return int(found.group(1)) if found else None
+
+
+def data_name(rank: int) -> str:
+    """The file that a rank writes: the name that DCP's own writer would give it."""
+    return f"__{rank}_0.distcp"
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name from a manifest or from DCP's metadata stays inside of its checkpoint."""
+    return _FILE.fullmatch(name) is not None and name not in (".", "..")
