@@ -80,26 +80,29 @@ class Checkpointer:
         self._last = Outcome(-1, error="nothing was saved yet")
         self._restored = Restored()
 
-    def restore(self) -> int:
+    def restore(self, step: int | None = None) -> int:
         """Restore the newest good checkpoint, and return its step; 0 where there is none.
 
-        Under elaunch, the step that the plan of this generation names. Raises CheckpointError where there are
+        With ``step`` that of this step; under elaunch, the one that an operator has asked for. Raises CheckpointError where there are
         checkpoints and none can be restored: the objects are not to be used then.
         """
         self.wait()
         first = self._front.rank == 0
-        wish = self._launcher.wish()
-        alone = wish is None
-        if wish is None:
+        planned = self._launcher.wish()
+        if step is not None:
+            wish = Wish(step)
+        elif planned is not None:
+            wish = planned
+        else:
             wish = Wish(avoid=attempts.suspects(self._storage) if first else frozenset())
         restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, self._launcher.tell)
         with elaunch.section("checkpoint restore", timeout=self._timeout):
             self._restored = restore.run(wish)
         if first:
-            name, step = self._restored.name, self._restored.step
-            if alone and name:
-                attempts.begun(self._storage, step)
-            self._launcher.restored(step if name else -1, f"{self._storage.url}/{name}" if name else "")
+            name = self._restored.name
+            if planned is None and name:
+                attempts.begun(self._storage, self._restored.step)
+            self._launcher.restored(self._restored.step if name else -1, f"{self._storage.url}/{name}" if name else "")
         return self._restored.step
 
     def save(self, step: int) -> bool:

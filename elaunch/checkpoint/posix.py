@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint import layout, writeback
 
 _ONE_WRITE = 1 << 30  # the kernel takes 2 GiB at most
 
@@ -27,11 +27,14 @@ class PosixSink:
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        self._end = 0
 
     def write(self, data: bytes | memoryview) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self._fd, view[:_ONE_WRITE]) :]
+            written = os.write(self._fd, view[:_ONE_WRITE])
+            writeback.start(self._fd, self._end, written)
+            view, self._end = view[written:], self._end + written
 
     def finish(self) -> None:
         os.fsync(self._fd)

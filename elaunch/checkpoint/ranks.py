@@ -7,6 +7,7 @@ while the program takes its groups down. A round that a rank does not join ends 
 from __future__ import annotations
 
 import itertools
+import os
 from datetime import timedelta
 from typing import Protocol
 
@@ -130,7 +131,13 @@ def connect(timeout: float, count: int) -> list[Ranks]:
 
     Collective: every rank calls it, equally often. ``timeout`` is seconds for each round. Raises CheckpointError.
     """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
+    together = dist.is_available() and dist.is_initialized()
+    if not together and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise CheckpointError(
+            f"WORLD_SIZE is {os.environ['WORLD_SIZE']} and there is no process group; "
+            "call torch.distributed.init_process_group() before a Checkpointer is made"
+        )
+    if not together or dist.get_world_size() == 1:
         return [Alone() for _ in range(count)]
     number = next(_opened)
     store = dist.distributed_c10d._get_default_store()
