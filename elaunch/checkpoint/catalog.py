@@ -21,8 +21,8 @@ class Catalog:
     storage: Storage
 
     def names(self) -> list[str]:
-        """The names of everything that was committed, in the order of their steps."""
-        return [name for name in self.storage.names("") if layout.step_of(name) is not None]
+        """The names of everything that is committed, in the order of their steps."""
+        return self.storage.checkpoints()
 
     def manifest_bytes(self, name: str) -> bytes:
         """The manifest as it stands there. Raises DamagedCheckpointError where there is none."""

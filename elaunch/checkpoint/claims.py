@@ -124,13 +124,9 @@ def _owner(storage: Storage, number: int) -> Owner:
 
 def _sweep(storage: Storage, number: int) -> None:
     """Take away what older claims were writing, and all claims but the newest."""
-    for name in storage.names(layout.STAGING):
-        staged = layout.staged_of(name)
-        if staged is not None and staged.claim < number:
-            storage.discard(f"{layout.STAGING}/{name}")
-    for name in storage.names(layout.TRASH):
-        storage.discard(f"{layout.TRASH}/{name}")
+    for path in storage.leftovers(number):
+        storage.discard(path)
     for name in storage.names(layout.CLAIMS):
-        older = layout.claim_of(name)
+        older = layout.claim_of(name.removesuffix(".beat"))
         if older is not None and older < number:
             storage.remove(f"{layout.CLAIMS}/{name}")

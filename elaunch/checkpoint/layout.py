@@ -9,6 +9,7 @@
         claims/00000009.json         one per start of the program that may write here: the fence
         staging/step-00000200.gen-3.claim-9/    a save that is being written
         trash/                       what is being deleted
+        seals/00000009.json          object stores: what was committed when that claim was made
         marks/step-00000100.json     why a checkpoint is not restored any more
 """
 
@@ -22,6 +23,7 @@ METADATA = ".metadata"  # DCP's own name
 PRIVATE = ".elaunch"
 CLAIMS = f"{PRIVATE}/claims"
 STAGING = f"{PRIVATE}/staging"
+SEALS = f"{PRIVATE}/seals"
 TRASH = f"{PRIVATE}/trash"
 MARKS = f"{PRIVATE}/marks"
 ATTEMPTS = f"{PRIVATE}/attempts.json"
@@ -50,6 +52,12 @@ def step_of(name: str) -> int | None:
     """The step that the name of a committed checkpoint tells, None for any other name."""
     found = _STEP.fullmatch(name)
     return int(found.group(1)) if found else None
+
+
+def claim_in(name: str) -> int:
+    """The claim that the name of a checkpoint tells, 0 where it tells none."""
+    found = _STEP.fullmatch(name)
+    return int(found.group(2) or 0) if found else 0
 
 
 def staging_name(step: int, generation: int, claim: int) -> str:

@@ -84,9 +84,18 @@ class Posix:
 
     root: Path
     url: str = field(init=False)
+    fence_after_publish: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         self.url = str(self.root)
+
+    def checkpoints(self) -> list[str]:
+        return [name for name in self.names("") if layout.step_of(name) is not None]
+
+    def leftovers(self, claim: int) -> list[str]:
+        staged = [(name, layout.staged_of(name)) for name in self.names(layout.STAGING)]
+        older = [f"{layout.STAGING}/{name}" for name, one in staged if one is not None and one.claim < claim]
+        return older + [f"{layout.TRASH}/{name}" for name in self.names(layout.TRASH)]
 
     def names(self, path: str) -> list[str]:
         try:

@@ -44,6 +44,14 @@ class Storage(Protocol):
     """A checkpoint directory."""
 
     url: str
+    fence_after_publish: bool
+    """Whether a run that has been fenced could publish all the same, and has to look once more."""
+
+    def checkpoints(self) -> list[str]:
+        """The names of what is committed, sorted."""
+
+    def leftovers(self, claim: int) -> list[str]:
+        """The directories of saves that runs with older claims were writing, and of what was being deleted."""
 
     def names(self, path: str) -> list[str]:
         """What stands in a directory, sorted; nothing where it does not exist."""
