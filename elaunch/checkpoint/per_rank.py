@@ -23,8 +23,9 @@ class PerRank:
     Args:
         obj: anything with ``state_dict`` and ``load_state_dict``, a dict, a tensor, or a plain value.
         reshard: called as ``reshard(states, rank, world)`` on every rank when the world size changed, with the states
-            of all ranks that saved, in their order; returns this rank's new state. Without it ``obj.reshard_state_dict``,
-            of the same signature, is called; an object without that is not restored into another world.
+            of all ranks that saved, in their order; returns this rank's new state. Without it
+            ``obj.reshard_state_dict``, of the same signature, is called; an object without that is not restored into
+            another world.
     """
 
     __slots__ = ("obj", "reshard")
@@ -80,8 +81,9 @@ class PerRankPart:
             ranks = list(range(saved_world))
         else:
             raise StateError(
-                f"state {self.name!r} is per rank and was saved at {saved_world} ranks, now there are {self._world}: "
-                f"nothing says how to turn it into theirs; give PerRank(..., reshard=function), or start {saved_world} ranks"
+                f"state {self.name!r} is per rank and was saved at {saved_world} ranks, now there are {self._world}, "
+                "and nothing says how to turn the old states into the new ones; give PerRank(..., reshard=function), "
+                f"or start {saved_world} ranks"
             )
         missing = next((rank for rank in ranks if root_of(self.name, rank) not in roots), None)
         if missing is not None:
