@@ -23,7 +23,7 @@ import torch
 
 from elaunch.errors import StateError
 
-NDARRAY, FROZENSET, BYTES_IO = "ndarray", "frozenset", "BytesIO"
+NDARRAY, FROZENSET, BYTES_IO, BYTES = "ndarray", "frozenset", "BytesIO", "bytes"
 _ITSELF = frozenset({type(None), bool, float, complex, bytes, bytearray, torch.dtype, torch.device, torch.Size, str})
 _BASES = (int, float, str)
 _LARGEST_INT = 2000  # bits: what pickle writes for a longer one is not read back under weights_only
@@ -38,6 +38,8 @@ def simple(value: Any, where: str) -> tuple[Any, str]:
     Raises:
         StateError: it could not be read back safely.
     """
+    if type(value) is bytes and not value:
+        return bytearray(), BYTES  # what pickle writes for b"" is not read back under weights_only
     if type(value) in _ITSELF:
         return value, ""
     if type(value) is int:
@@ -46,7 +48,7 @@ def simple(value: Any, where: str) -> tuple[Any, str]:
         members = {member(item, where) for item in value}
         return members, FROZENSET if type(value) is frozenset else ""
     if isinstance(value, io.BytesIO):
-        return value.getvalue(), BYTES_IO
+        return bytearray(value.getvalue()), BYTES_IO
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return _array(value, numpy, where), NDARRAY
@@ -80,6 +82,8 @@ def original(stored: Any, kind: str) -> Any:
         return stored.numpy()
     if kind == FROZENSET:
         return frozenset(stored)
+    if kind == BYTES:
+        return bytes(stored)
     return io.BytesIO(stored) if kind == BYTES_IO else stored
 
 
