@@ -9,8 +9,8 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from elaunch.checkpoint.holders import put, state_of
-from elaunch.checkpoint.saved import Saved, nested
-from elaunch.checkpoint.tree import decode, encode, said
+from elaunch.checkpoint.saved import Path, Saved, nested, said
+from elaunch.checkpoint.tree import decode, encode
 from elaunch.errors import StateError
 
 Reshard = Callable[[list[Any], int, int], Any]
@@ -58,7 +58,7 @@ class PerRankPart:
     def collect(self) -> dict[str, Any]:
         stored, shape = encode(state_of(self.value), (self.name,))
         packed: dict[str, Any] = {}
-        places: list[tuple[str | int, ...]] = []
+        places: list[Path] = []
         tensors: list[Any] = []
         stored = _without_tensors(stored, (), places, tensors, self.name)
         # One value for all that is no tensor, for the keys of all ranks stand in the checkpoint's metadata. In a tuple,
@@ -105,21 +105,27 @@ class PerRankPart:
 
     def _unpacked(self, root: Mapping[str, Saved], loaded: Mapping[str, Any]) -> Any:
         packed = nested((saved.path[1:], loaded[key]) for key, saved in root.items())
-        shape, stored, places = packed["value"]
-        for place, tensor in zip(places, packed.get("tensors", ()), strict=True):
-            if not place:
-                stored = tensor
-                break
-            holder = stored
-            for step in place[:-1]:
-                holder = holder[step]
-            holder[place[-1]] = tensor
+        try:
+            shape, stored, places = packed["value"]
+            for place, tensor in zip(places, packed.get("tensors", ()), strict=True):
+                stored = _with(stored, place, tensor)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            raise StateError(f"the checkpoint's state {self.name!r} of a rank is damaged ({error!r})") from error
         return decode(stored, shape)
 
 
-def _without_tensors(
-    stored: Any, place: tuple[str | int, ...], places: list[tuple[str | int, ...]], tensors: list[Any], name: str
-) -> Any:
+def _with(stored: Any, place: Path, tensor: Any) -> Any:
+    """``stored`` with ``tensor`` at ``place``."""
+    if not place:
+        return tensor
+    holder = stored
+    for step in place[:-1]:
+        holder = holder[step]
+    holder[place[-1]] = tensor
+    return stored
+
+
+def _without_tensors(stored: Any, place: Path, places: list[Path], tensors: list[Any], name: str) -> Any:
     """``stored`` with None in the place of tensors, which are told by ``places`` and ``tensors``."""
     if isinstance(stored, torch.Tensor):
         if isinstance(stored, DTensor) and not all(placement.is_replicate() for placement in stored.placements):

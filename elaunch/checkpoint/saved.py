@@ -51,6 +51,11 @@ def by_root(saved: Mapping[str, Saved]) -> dict[str, dict[str, Saved]]:
     return roots
 
 
+def said(path: Path) -> str:
+    """A path for a person: ``'data.workers.0'``."""
+    return repr(".".join(map(str, path)))
+
+
 class _Node(dict[str | int, Any]):
     """A dict or list that is being put together; a class of its own, since a loaded value may be a dict too."""
 

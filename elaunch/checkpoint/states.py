@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from torch import nn
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.optim import Optimizer
 
 from elaunch.checkpoint.modules import ModulePart
@@ -41,7 +40,7 @@ class States:
     """
 
     def __init__(self, objects: Mapping[str, object], *, rank: int, world: int) -> None:
-        self._rank = rank
+        _check_names(objects)
         self._parts = [_part(name, held, objects, rank, world) for name, held in objects.items()]
         self._saved_world = world
         self._found: list[Part] = []
@@ -54,14 +53,7 @@ class States:
         """
         made: dict[str, Any] = {}
         for part in self._parts:
-            for root, state in part.collect().items():
-                if root in made:
-                    raise StateError(f"the name {root!r} stands for two states; rename one")
-                made[root] = state
-        try:
-            flatten_state_dict(made)
-        except ValueError as error:  # "a": {"b.c": 1} next to "a.b": {"c": 2}
-            raise StateError(f"two states would be stored under one key ({error}); rename one") from error
+            made.update(part.collect())
         return made
 
     def shared_values(self) -> dict[str, bytes]:
@@ -108,6 +100,16 @@ def _part(name: str, held: object, objects: Mapping[str, object], rank: int, wor
     if isinstance(held, Optimizer):
         return OptimizerPart(name, held, objects)
     return SharedPart(name, held)
+
+
+def _check_names(objects: Mapping[str, object]) -> None:
+    """No key of one object's can be one of another's: "a": {"b.c": 1} next to "a.b": {"c": 2} could."""
+    for name in objects:
+        if name.partition(".")[0] == "elaunch":
+            raise StateError(f"the name {name!r} is taken by elaunch itself; use another one")
+        outer = next((other for other in objects if name.startswith(f"{other}.")), None)
+        if outer is not None:
+            raise StateError(f"the names {outer!r} and {name!r} may stand for the same keys; rename one")
 
 
 def _missing(part: Part, roots: Roots) -> str:

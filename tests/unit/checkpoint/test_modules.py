@@ -132,7 +132,7 @@ def test_extra_state(kept: Any, tmp_path: Path) -> None:
 
 
 def test_extra_state_that_runs_code_is_refused() -> None:
-    with pytest.raises(StateError, match=r"state 'm\._extra_state' is a builtins\.object"):
+    with pytest.raises(StateError, match=r"state 'm\._extra_state' holds a builtins\.object"):
         States({"m": Extra(object())}, rank=0, world=1).collect()
 
 

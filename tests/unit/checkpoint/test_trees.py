@@ -185,7 +185,7 @@ def test_what_is_taken(value: Any, back: Any, tmp_path: Path) -> None:
         (Pair(1, 2), "Pair"),
         (numpy.array(["a"]), "numpy.ndarray of <U1"),
         (1 << 3000, "3001 bits"),
-        ({frozenset(): 1}, "a key of state 'x.in.1'"),
+        ({frozenset(): 1}, "frozenset"),
         (torch.eye(2).to_sparse(), "sparse"),
         (torch.ones(1, device="meta"), "meta"),
         (PerRank({}), "PerRank"),
@@ -206,8 +206,13 @@ def test_a_state_that_holds_itself_is_refused() -> None:
 
 
 def test_names_that_would_share_a_key_are_refused() -> None:
-    for objects in ({"a": {"b.c": 1}, "a.b": {"c": 1}}, {"a": {"b": {"c": 1}, "b.c": 1}}):
-        with pytest.raises(StateError, match="rename one"):
+    for objects in (
+        {"a": {"b.c": 1}, "a.b": {"c": 1}},
+        {"a": {"b": {"c": 1}, "b.c": 1}},
+        {"a": {1: 1, "1": 1}},
+        {"elaunch.shape.a": 1},
+    ):
+        with pytest.raises(StateError, match=r"rename one|use another one"):
             States(objects, rank=0, world=1).collect()
 
 
@@ -217,6 +222,18 @@ def test_a_damaged_list_of_keys_is_an_error_of_bounded_size() -> None:
     assert nested([((10**12,), 1)]) == {10**12: 1}
     with pytest.raises(StateError, match="damaged"):
         decode({}, ("dict", (("a", ""),)))
+    for shape in (
+        ("dict", 1),
+        ("dict", ((1, 2, 3),)),
+        None,
+        3,
+        ("list", 5),
+        ("dict", (([], ""),)),
+        "ndarray",
+        "BytesIO",
+    ):
+        with pytest.raises(StateError, match="damaged"):
+            decode([1], shape)
 
 
 def test_saved_keys_tell_what_a_checkpoint_holds(tmp_path: Path) -> None:
