@@ -34,7 +34,7 @@ class Part(Protocol):
 
 class States:
     """``objects`` by their names: modules, optimizers, anything with ``state_dict`` and ``load_state_dict``, dicts,
-    tensors, plain values, and ``PerRank`` of any of them.
+    tensors, plain values, and ``PerRank`` of any of them. ``RNG`` and torchdata's loaders are per rank by themselves.
 
     The order of calls is ``collect``, or ``targets`` and then ``adopt``. None of them does any I/O or communicates.
     """
@@ -93,13 +93,18 @@ class States:
 def _part(name: str, held: object, objects: Mapping[str, object], rank: int, world: int) -> Part:
     if isinstance(held, PerRank):
         return PerRankPart(name, held, rank, world)
-    if getattr(type(held), "per_rank", False):
+    if getattr(type(held), "per_rank", False) or _of_torchdata(held):
         return PerRankPart(name, PerRank(held), rank, world)
     if isinstance(held, nn.Module):
         return ModulePart(name, held)
     if isinstance(held, Optimizer):
         return OptimizerPart(name, held, objects)
     return SharedPart(name, held)
+
+
+def _of_torchdata(held: object) -> bool:
+    """Its loaders tell how far this rank is in its share of the data."""
+    return any(kind.__module__.partition(".")[0] == "torchdata" for kind in type(held).__mro__)
 
 
 def _check_names(objects: Mapping[str, object]) -> None:

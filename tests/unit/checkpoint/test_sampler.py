@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from elaunch.checkpoint.sampler import ElasticSampler, Tail
 from elaunch.errors import StateError
+from tests.unit.checkpoint.roundtrip import restore, save
 
 pytestmark = pytest.mark.torch
 
@@ -242,7 +244,7 @@ def test_the_world_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("workers", [0, 1])
-def test_inside_stateful_data_loader(workers: int) -> None:
+def test_inside_stateful_data_loader(workers: int, tmp_path: Path) -> None:
     """Its state is taken when batches are sent for, and given out with the batch that training has."""
     torchdata = pytest.importorskip("torchdata.stateful_dataloader")
     data = Numbers(24)
@@ -251,14 +253,47 @@ def test_inside_stateful_data_loader(workers: int) -> None:
         sampler = ElasticSampler(data, rank=0, world=1)
         return sampler, torchdata.StatefulDataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
 
-    _, loader = make()
+    sampler, loader = make()
     used: list[int] = []
     for batch in loader:
         used += batch.tolist()
         if len(used) == 12:
             break
+    if workers:
+        with pytest.raises(StateError, match=r"iterate sampler\.track\(loader\)"):
+            sampler.state_dict()
+    else:
+        assert sampler.state_dict()["consumed"] == 12
+    save({"data": loader}, tmp_path)
     _, resumed = make()
-    resumed.load_state_dict(loader.state_dict())
+    restore({"data": resumed}, tmp_path)
     used += [sample for batch in resumed for sample in batch.tolist()]
     assert Counter(used) == Counter(range(24))
     assert Counter(sample for batch in resumed for sample in batch.tolist()) == Counter(range(24))
+    with pytest.raises(StateError, match="'data' is per rank and was saved at 1 ranks, now there are 2"):
+        restore({"data": make()[1]}, tmp_path, world=2)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_tracked_stateful_data_loader_has_two_states(workers: int) -> None:
+    """The sampler's, for any world, and its own, for the same one."""
+    torchdata = pytest.importorskip("torchdata.stateful_dataloader")
+    data = Numbers(24)
+    sampler = ElasticSampler(data, rank=0, world=1)
+    loader = torchdata.StatefulDataLoader(data, batch_size=4, sampler=sampler, num_workers=workers)
+    used: list[int] = []
+    for batch in sampler.track(loader):
+        used += batch.tolist()
+        assert sampler.state_dict()["consumed"] == len(used)
+        if len(used) == 12:
+            break
+    samplers = [ElasticSampler(data, rank=rank, world=2) for rank in range(2)]
+    for one in samplers:
+        one.load_state_dict(sampler.state_dict())
+    assert Counter([*used, *samplers[0], *samplers[1]]) == Counter(range(24))
+    again = ElasticSampler(data, rank=0, world=1)
+    resumed = torchdata.StatefulDataLoader(data, batch_size=4, sampler=again, num_workers=workers)
+    resumed.load_state_dict(loader.state_dict())
+    assert Counter(used + [sample for batch in resumed for sample in batch.tolist()]) == Counter(range(24))
