@@ -40,7 +40,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return wrong
 
 
-@pytest.mark.parametrize(("kind", "number"), [("moved", 14), ("stock reads", 2), ("stock wrote", 4), ("compared", 1)])
+@pytest.mark.parametrize(("kind", "number"), [("moved", 16), ("stock reads", 2), ("stock wrote", 4), ("compared", 1)])
 def test_states(results: Results, kind: str, number: int) -> None:
     of_kind = {name: wrong for name, wrong in results.items() if name.startswith(kind)}
     assert "\n".join(text for wrong in of_kind.values() for text in wrong) == ""

@@ -46,7 +46,7 @@ class World:
     """The first ``size`` processes. ``tp`` of them in a row share a tensor."""
 
     size: int
-    kind: str  # single, ddp, fsdp
+    kind: str  # single, ddp, fsdp, hsdp
     tp: int = 1
 
     def __str__(self) -> str:
@@ -85,6 +85,7 @@ class Run:
     model: Any
     optimizer: torch.optim.Optimizer
     scheduler: Any
+    average: dict[str, Any]  # of the parameters, in a plain dict
     rank: int
     data_rank: int
     data_ranks: int
@@ -95,6 +96,7 @@ class Run:
             "model": self.model,
             "optim": self.optimizer,
             "lr": self.scheduler,
+            "ema": {"of": self.average},
             "own": PerRank(own, reshard=lambda states, rank, world: {"rank": [state["rank"] for state in states]}),
         }
         return States(objects, rank=self.rank, world=self.world.size)
@@ -107,6 +109,8 @@ class Run:
             self.optimizer.step()
             self.scheduler.step()
             self.optimizer.zero_grad()
+            for average, parameter in zip(self.average.values(), self.model.parameters(), strict=True):
+                average.lerp_(parameter.detach(), 0.5)
 
 
 Make = Callable[[Any], torch.optim.Optimizer]
@@ -165,8 +169,9 @@ class Worlds:
         self.groups = {size: dist.new_group(list(range(size))) for size in range(1, PROCESSES + 1)}
         self.meshes = {
             (size, tp): DeviceMesh("cpu", torch.arange(size).view(size // tp, tp), mesh_dim_names=("dp", "tp"))
-            for size, tp in [(1, 1), (2, 1), (3, 1), (4, 1), (4, 2), (2, 2)]
+            for size, tp in [(1, 1), (2, 1), (3, 1), (4, 1), (4, 2)]
         }
+        self.hybrid = DeviceMesh("cpu", torch.arange(4).view(2, 2), mesh_dim_names=("replicate", "shard"))
 
     def run(self, world: World, seed: int, make: Make = adamw) -> Run:
         torch.manual_seed(seed)
@@ -178,17 +183,22 @@ class Worlds:
         if world.kind == "fsdp":
             fully_shard(model.up, mesh=mesh["dp"])
             fully_shard(model, mesh=mesh["dp"])
+        if world.kind == "hsdp":
+            fully_shard(model, mesh=self.hybrid)
         if world.kind == "ddp":
             model = DistributedDataParallel(model, process_group=self.groups[world.size], find_unused_parameters=True)
         optimizer = make(model.parameters())
         scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4])
-        return Run(world, model, optimizer, scheduler, rank, rank // world.tp % ranks, ranks)
+        average = {name: torch.zeros_like(parameter).detach() for name, parameter in model.named_parameters()}
+        average = {name.removeprefix("module."): tensor for name, tensor in average.items()}
+        return Run(world, model, optimizer, scheduler, average, rank, rank // world.tp % ranks, ranks)
 
 
 def full(run: Run) -> dict[str, Any]:
     """Whole tensors of model and optimizer, by name."""
     names = {id(parameter): name for name, parameter in run.model.named_parameters()}
     made = {name: whole(value) for name, value in run.model.state_dict().items()}
+    made.update({f"average.{name}": whole(value) for name, value in run.average.items()})
     for parameter, state in run.optimizer.state.items():
         made.update({f"{names[id(parameter)]}.{key}": whole(value) for key, value in state.items()})
     return {name.removeprefix("module."): value for name, value in made.items()}
@@ -256,6 +266,7 @@ def read_by_stock(world: World, worlds: Worlds, path: Path) -> None:
     dcp.load(loaded, checkpoint_id=path, process_group=group)
     set_model_state_dict(other.model, loaded["model"])
     set_optimizer_state_dict(other.model, other.optimizer, loaded["optim"])
+    other.average = run.average
     same(full(run), full(other))
 
 
@@ -266,7 +277,12 @@ def written_by_stock(old: World, new: World, flat: bool, worlds: Worlds, path: P
         run = worlds.run(old, 0)
         run.train(0, STEPS)
         optim = get_optimizer_state_dict(run.model, run.optimizer, options=options)
-        state = {"model": get_model_state_dict(run.model), "optim": optim, "lr": run.scheduler}
+        state = {
+            "model": get_model_state_dict(run.model),
+            "optim": optim,
+            "lr": run.scheduler,
+            "ema": {"of": run.average},
+        }
         dcp.save(state, checkpoint_id=path, process_group=worlds.groups[old.size])
         expected = full(run)
         if rank == 0:
@@ -297,11 +313,13 @@ def found(digests: dict[str, bytes]) -> list[tuple[str, int, int]]:
 
 
 FSDP = {size: World(size, "fsdp") for size in range(1, PROCESSES + 1)}
-DDP2, ALONE, TP = World(2, "ddp"), World(1, "single"), World(4, "fsdp", 2)
+DDP2, ALONE, TP, HYBRID = World(2, "ddp"), World(1, "single"), World(4, "fsdp", 2), World(4, "hsdp")
 MOVES: list[tuple[World, World, Make]] = [
     *((FSDP[old], FSDP[new], adamw) for old, new in [(4, 2), (2, 3), (3, 1), (3, 4), (4, 4)]),
     (TP, FSDP[3], adamw),
     (FSDP[3], TP, adamw),
+    (HYBRID, TP, adamw),
+    (FSDP[3], HYBRID, adamw),
     (DDP2, FSDP[3], adamw),
     (FSDP[3], DDP2, adamw),
     (DDP2, ALONE, adamw),
