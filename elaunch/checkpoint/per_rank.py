@@ -11,7 +11,7 @@ from torch.distributed.tensor import DTensor
 from elaunch.checkpoint.holders import put, state_of
 from elaunch.checkpoint.saved import Path, Saved, nested, said
 from elaunch.checkpoint.tree import decode, encode
-from elaunch.errors import StateError
+from elaunch.errors import DamagedCheckpointError, StateError
 
 Reshard = Callable[[list[Any], int, int], Any]
 _ROOT = "elaunch.per_rank"
@@ -110,7 +110,9 @@ class PerRankPart:
             for place, tensor in zip(places, packed.get("tensors", ()), strict=True):
                 stored = _with(stored, place, tensor)
         except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
-            raise StateError(f"the checkpoint's state {self.name!r} of a rank is damaged ({error!r})") from error
+            raise DamagedCheckpointError(
+                f"the state {self.name!r} of a rank does not hold together ({error!r})"
+            ) from error
         return decode(stored, shape)
 
 

@@ -34,7 +34,8 @@ class Part(Protocol):
 
 class States:
     """``objects`` by their names: modules, optimizers, anything with ``state_dict`` and ``load_state_dict``, dicts,
-    tensors, plain values, and ``PerRank`` of any of them. ``RNG`` and torchdata's loaders are per rank by themselves.
+    lists, sets, tensors, generators, plain values, and ``PerRank`` of any of them. ``RNG`` and torchdata's loaders are
+    per rank by themselves.
 
     The order of calls is ``collect``, or ``targets`` and then ``adopt``. None of them does any I/O or communicates.
     """

@@ -18,7 +18,7 @@ import torch
 
 from elaunch.checkpoint.saved import Path, said
 from elaunch.checkpoint.values import member, original, simple
-from elaunch.errors import StateError
+from elaunch.errors import DamagedCheckpointError, StateError
 
 Shape = Any  # "" | str | (str, ((key, Shape), ...)) | (str, (Shape, ...)): mypy has no recursive types with tuples here
 _DICTS: dict[type, str] = {dict: "dict", defaultdict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}
@@ -52,20 +52,18 @@ def decode(stored: Any, shape: Shape) -> Any:
     """What was given to :func:`encode`; ``stored`` may lack what flattening forgets.
 
     Raises:
-        StateError: it lacks more than that, or the shape is none.
+        DamagedCheckpointError: it lacks more than that, or the shape is none.
     """
     try:
         return _decode(stored, shape)
     except (TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise StateError(
-            f"the checkpoint is damaged: a state in it is not of the shape it tells of ({error})"
-        ) from error
+        raise DamagedCheckpointError(f"a state in the checkpoint is not of the shape it tells of ({error})") from error
 
 
 def _decode(stored: Any, shape: Shape) -> Any:
     if isinstance(shape, str):
         if stored is _GONE:
-            raise StateError("the checkpoint lacks a part of a state that it says it has: it is damaged")
+            raise DamagedCheckpointError("the checkpoint lacks a part of a state that it says it has")
         return original(stored, shape)
     kind, children = shape
     if kind in _MAKE:

@@ -112,7 +112,11 @@ def _scalar(value: Any, path: Path) -> Any:
 def _refused(value: Any, path: Path, detail: str = "") -> StateError:
     kind = type(value)
     wanted = "numbers, strings, tensors and dicts or lists of them"
+    if isinstance(value, enum.Enum):
+        wanted = "its .value"
+    elif callable(getattr(value, "state_dict", None)):
+        wanted = "its state_dict(), or give the object itself a name among the objects of the checkpoint"
     return StateError(
         f"state {said(path)} holds a {kind.__module__}.{kind.__qualname__}{detail}, which cannot be read back without "
-        f"running code from the checkpoint; store {'its .value' if isinstance(value, enum.Enum) else wanted}"
+        f"running code from the checkpoint; store {wanted}"
     )

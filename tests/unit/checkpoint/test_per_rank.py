@@ -93,6 +93,12 @@ def test_what_holds_no_state_of_its_own(tmp_path: Path) -> None:
     """A number is given back; a tensor is written into, a dict updated, each in its place."""
     tensor, inner, gone = torch.zeros(2), torch.zeros(2), torch.zeros(3)
     save_world([{"n": 5, "t": torch.ones(2), "d": {"a": {"t": torch.ones(2), "new": 1}, "s": torch.ones(1)}}], tmp_path)
+    numbers, members, generator = [0, 1], {1, 2}, torch.Generator().manual_seed(5)
+    save_world([{"l": [3], "s": {4}, "g": generator}], tmp_path / "more")
+    drawn = torch.rand(2, generator=generator)
+    restore({"l": numbers, "s": members, "g": generator}, tmp_path / "more")
+    assert (numbers, members) == ([3], {4})
+    assert torch.equal(torch.rand(2, generator=generator), drawn)
     held = {"a": {"t": inner, "old": 2}, "kept": 3, "s": gone}
     values = restore({"n": 0, "t": tensor, "d": held}, tmp_path)
     assert values["n"] == 5
@@ -105,6 +111,16 @@ def test_what_holds_no_state_of_its_own(tmp_path: Path) -> None:
         StateError, match=r"'t' is a tensor of shape \(3,\), the checkpoint holds a tensor of shape \(2,\)"
     ):
         restore({"t": torch.zeros(3)}, tmp_path)
+
+
+def test_what_takes_no_state_is_refused(tmp_path: Path) -> None:
+    class Teller:
+        def state_dict(self) -> dict[str, Any]:
+            return {"a": 1}
+
+    save_world([{"t": Teller()}], tmp_path)
+    with pytest.raises(StateError, match=r"'t' is a .*Teller, which has state_dict, and no load_state_dict"):
+        restore({"t": Teller()}, tmp_path)
 
 
 def test_schedulers_and_scalers(tmp_path: Path) -> None:

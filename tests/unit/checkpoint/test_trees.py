@@ -20,7 +20,7 @@ from elaunch.checkpoint.per_rank import PerRank
 from elaunch.checkpoint.saved import nested, saved_keys
 from elaunch.checkpoint.states import States
 from elaunch.checkpoint.tree import decode, encode
-from elaunch.errors import StateError
+from elaunch.errors import DamagedCheckpointError, StateError
 from tests.unit.checkpoint.roundtrip import restore, save
 
 pytestmark = pytest.mark.torch
@@ -189,6 +189,7 @@ def test_what_is_taken(value: Any, back: Any, tmp_path: Path) -> None:
         (torch.eye(2).to_sparse(), "sparse"),
         (torch.ones(1, device="meta"), "meta"),
         (PerRank({}), "PerRank"),
+        (torch.nn.Linear(1, 1), "give the object itself a name"),
     ],
 )
 def test_what_is_refused(value: Any, said: str) -> None:
@@ -217,10 +218,10 @@ def test_names_that_would_share_a_key_are_refused() -> None:
 
 
 def test_a_damaged_list_of_keys_is_an_error_of_bounded_size() -> None:
-    with pytest.raises(StateError, match="damaged"):
+    with pytest.raises(DamagedCheckpointError, match="value of its own"):
         nested([(("a",), 1), (("a", "b"), 2)])
     assert nested([((10**12,), 1)]) == {10**12: 1}
-    with pytest.raises(StateError, match="damaged"):
+    with pytest.raises(DamagedCheckpointError, match="lacks"):
         decode({}, ("dict", (("a", ""),)))
     for shape in (
         ("dict", 1),
@@ -232,7 +233,7 @@ def test_a_damaged_list_of_keys_is_an_error_of_bounded_size() -> None:
         "ndarray",
         "BytesIO",
     ):
-        with pytest.raises(StateError, match="damaged"):
+        with pytest.raises(DamagedCheckpointError, match="shape"):
             decode([1], shape)
 
 
