@@ -45,6 +45,8 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         store_address=host.address,
         store_port=store_port(job.nodes[host.node_id]),
         from_step=job.from_step,
+        avoid_steps=tuple(step for step in job.history.suspects if step != job.from_step),
+        recorded_step=job.checkpoint.step if job.checkpoint else -1,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elaunch.controller.commits import committed_step
 from elaunch.controller.hang import ALL_WAITING, COLLECTIVE_MISMATCH
 from elaunch.controller.job import Job
 from elaunch.controller.restarts import Cause, Decision, Ending, RestartPolicy, decide
@@ -19,12 +20,13 @@ CAUSES = {RANK_FAILED: Cause.RANK_FAULT, NODE_LOST: Cause.NODE_FAULT, **dict.fro
 def restart_policy(job: Job) -> RestartPolicy:
     """Where nothing tells whether the job gets on, and the budget ends its restarts anyway, no crash loop is seen."""
     policy = job.policy
-    told = job.step >= 0 or job.history.step >= 0
+    told = max(job.step, job.history.step, job.history.checkpoint, committed_step(job)) >= 0
     return RestartPolicy(
         max_restarts=policy.max_restarts,
         window=policy.restart_window or None,
         on_failure=policy.on_failure,
         crash_loop=policy.crash_loop if told or policy.restart_window else 0,
+        suspect_after=policy.suspect_after,
     )
 
 
@@ -39,6 +41,8 @@ def foresee(job: Job, reason: Reason, exit_code: int, now: float) -> Decision:
         world_size=job.plan.world_size if job.plan else 1,
         seconds=now - job.ran_since if job.ran_since is not None else 0.0,
         step=job.step,
+        checkpoint=committed_step(job),
+        restored=job.restored,
         exit_code=exit_code,
     )
     decision = decide(restart_policy(job), job.history, ending, now + job.wall_offset)

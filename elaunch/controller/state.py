@@ -132,6 +132,7 @@ def resume(
         failures=(state.root,) if state.root else (),
         formed=True,
         from_step=state.from_step,
+        restored=state.restored,
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)

@@ -1,0 +1,123 @@
+"""What ranks tell of checkpoints, under one leader: taken into the job, noted in its history, answered once written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from elaunch.controller.commits import committed_step, is_current, ruled
+from elaunch.controller.history import Entry
+from elaunch.controller.job import Job, NodeStatus
+from elaunch.controller.restarting import RANK_FAILED
+from elaunch.controller.restarts import Cause
+from elaunch.controller.transitions import abort
+from elaunch.rendezvous.records import Phase, Reason
+from elaunch.reports import MISSING, RESTORED, RESTORING, Line, Receipts, Reply
+
+STEP_MISSING = "from_step_missing"
+_OF_RANKS = (RANK_FAILED, Cause.CODE_ERROR.value, Cause.CRASH_LOOP.value)
+
+
+class Answers(Protocol):
+    """Where a node's answers go."""
+
+    def answer(self, node_id: str, receipts: Receipts) -> None: ...
+
+
+class Registrar:
+    """``refuse`` counts what is stale. What is owed is in memory: whoever gets no answer asks the next leader."""
+
+    def __init__(self, refuse: Callable[..., None]) -> None:
+        self._refuse = refuse
+        self._replies: dict[str, dict[tuple[int, int], Reply]] = {}
+        self._noted: dict[str, int] = {}
+        self._acknowledged: dict[str, int] = {}
+        self._restores: tuple[int, set[int]] = (0, set())
+
+    def hear(self, job: Job, status: NodeStatus, now: float) -> tuple[Job, list[Entry]]:
+        """``job`` after what a node's status asks and tells, and what of it is worth a line of history."""
+        entries: list[Entry] = []
+        node_id = status.node_id
+        if node_id not in job.nodes:
+            return job, entries
+        if status.lines:
+            self._acknowledged.pop(node_id, None)  # what it was told of them may have gone with its stream
+        for line in status.lines:
+            if line.number > self._noted.get(node_id, 0):
+                self._noted[node_id] = line.number
+                job = self._line(job, node_id, line, entries, now)
+        for ask in status.asks:
+            before = committed_step(job)
+            job, reply = ruled(job, node_id, ask, now + job.wall_offset)
+            self._replies.setdefault(node_id, {})[ask.generation, ask.rank] = reply
+            if not reply.accepted:
+                self._refuse("stale commit", node=node_id, generation=ask.generation, step=ask.commit.step)
+                text = f"a checkpoint of step {ask.commit.step} was refused: {reply.text}"
+                entries.append(Entry("checkpoint_refused", text, ask.generation))
+            elif before < 0 and (last := job.checkpoint) is not None:
+                # Each commit would push all else out of a history that is bounded: the record tells of the last.
+                text = f"generation {last.generation} has committed its first checkpoint: step {last.step}, {last.path}"
+                entries.append(Entry("checkpoint_committed", text, last.generation))
+        return job, entries
+
+    def tell(self, to: Answers, *, recorded: bool, noted: bool) -> None:
+        """Answer what can be: ``recorded``: the job's checkpoint stands in etcd, ``noted``: all of its history does."""
+        for node_id in self._replies.keys() | (self._noted.keys() if noted else set()):
+            owed = self._replies.get(node_id, {})
+            ready = tuple(reply for reply in owed.values() if recorded or not reply.accepted)
+            heard = self._noted.get(node_id, 0) if noted else self._acknowledged.get(node_id, 0)
+            if ready or heard != self._acknowledged.get(node_id, 0):
+                to.answer(node_id, Receipts(heard, ready))
+            self._acknowledged[node_id] = heard
+            left = {whose: reply for whose, reply in owed.items() if reply not in ready}
+            self._replies.pop(node_id, None)
+            if left:
+                self._replies[node_id] = left
+
+    def forget(self, node_id: str) -> None:
+        """The node is gone."""
+        for known in (self._replies, self._noted, self._acknowledged):
+            known.pop(node_id, None)
+
+    def _line(self, job: Job, node_id: str, line: Line, entries: list[Entry], now: float) -> Job:
+        current = is_current(job, node_id, line.generation, line.rank)
+        host = job.nodes[node_id].node.host
+        if line.kind in (RESTORING, RESTORED):
+            if not current:
+                return job
+            if line.kind == RESTORED:
+                entries += self._restored(line, host)
+            return replace(job, restored=line.step)
+        entries.append(Entry(line.kind, f"rank {line.rank} ({host}): {line.text}", line.generation))
+        if line.kind == MISSING and current and job.plan is not None and job.plan.from_step >= 0:
+            return _without_step(job, line, now)
+        return job
+
+    def _restored(self, line: Line, host: str) -> list[Entry]:
+        """Every rank may tell it, and one line is enough; but that they differ must not be missed."""
+        if self._restores[0] != line.generation:
+            self._restores = (line.generation, set())
+        known = self._restores[1]
+        if line.step in known:
+            return []
+        others = sorted(known)
+        known.add(line.step)
+        what = f"step {line.step}" if line.step >= 0 else "no checkpoint: from scratch"
+        text = f"generation {line.generation} goes on from {what}{f' ({line.text})' if line.text else ''}"
+        if not others:
+            return [Entry(RESTORED, text, line.generation)]
+        text = f"rank {line.rank} ({host}) goes on from {what}, others of generation {line.generation} from {others[0]}"
+        return [Entry("checkpoint_restores_differ", text, line.generation)]
+
+
+def _without_step(job: Job, line: Line, now: float) -> Job:
+    """The step that an operator asked for is none: that is no rank's fault, and costs no restart.
+
+    The ranks end of it; another node's may have been heard of first.
+    """
+    text = f"step {line.step} cannot be restored ({line.text}); the next generation goes on from the newest"
+    reason = Reason(STEP_MISSING, text)
+    if job.phase is Phase.ABORTING and job.reason.code in _OF_RANKS:
+        return replace(job, reason=reason, charged=False, verdict=None, exit_code=0, blamed="")
+    return abort(job, now, reason) if job.phase in (Phase.STARTING, Phase.RUNNING) else job
