@@ -28,7 +28,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint", "suspect_steps", "restored_step")
+    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -52,8 +52,6 @@ class StatusReply(_message.Message):
     BUDGET_LEFT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
-    SUSPECT_STEPS_FIELD_NUMBER: _ClassVar[int]
-    RESTORED_STEP_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     phase: str
     generation: int
@@ -70,9 +68,7 @@ class StatusReply(_message.Message):
     budget_left: int
     refused: _containers.ScalarMap[str, int]
     checkpoint: LastCheckpoint
-    suspect_steps: _containers.RepeatedScalarFieldContainer[int]
-    restored_step: int
-    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ..., suspect_steps: _Optional[_Iterable[int]] = ..., restored_step: _Optional[int] = ...) -> None: ...
+    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ...) -> None: ...
 
 class LastCheckpoint(_message.Message):
     __slots__ = ("step", "generation", "age_seconds", "lost_seconds", "lost_steps")
