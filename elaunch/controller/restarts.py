@@ -115,6 +115,13 @@ def decide(policy: RestartPolicy, history: History, ending: Ending, now: float) 
     return _restart(after, cause, text)
 
 
+def noted(policy: RestartPolicy, history: History, ending: Ending, now: float) -> History:
+    """What is remembered of a generation that no fault has ended: what it reached is nobody else's progress."""
+    if not _advanced(policy, history, ending):
+        return history
+    return reckoned(_remember(history, ending, True, now), ending.restored, advanced=True, after=policy.suspect_after)
+
+
 def remaining(policy: RestartPolicy, history: History, now: float) -> int:
     """Restarts that are left of the budget at ``now``."""
     return policy.max_restarts - sum(1 for time in history.charged if _counts(policy, history, time, now))
