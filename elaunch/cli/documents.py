@@ -73,11 +73,16 @@ def _leader_row(seen: Overview) -> dict[str, Any] | None:
 
 
 def _checkpoint_row(seen: Overview, live: Live, now: float) -> dict[str, Any] | None:
-    """The last committed checkpoint. What a failure would cost only the leader knows, and its clock is that of ``time``."""
+    """The last committed checkpoint. What a failure would cost only the leader knows."""
     if seen.checkpoint is None:
         return None
     age = max(0.0, now - seen.checkpoint.time)
-    row = {**dataclasses.asdict(seen.checkpoint), "age_seconds": round(age, 3), "lost_seconds": None, "lost_steps": None}
+    row = {
+        **dataclasses.asdict(seen.checkpoint),
+        "age_seconds": round(age, 3),
+        "lost_seconds": None,
+        "lost_steps": None,
+    }
     if isinstance(live, str) or not live.HasField("checkpoint") or seen.over:
         return row
     told = live.checkpoint

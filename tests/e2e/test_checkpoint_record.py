@@ -1,4 +1,4 @@
-"""Ranks that tell of their checkpoints: what is recorded, what an operator sees, from where the next generation goes on."""
+"""Ranks that tell of their checkpoints: what is recorded and seen, and from where the next generation goes on."""
 
 from __future__ import annotations
 

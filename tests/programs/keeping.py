@@ -1,7 +1,7 @@
 """A program without torch that speaks of checkpoints, as a test orders it to.
 
-An order is a file $OUT/order-<generation>-<rank>-<number>.json, numbers from 0 on: {"do": "commit", "step": 5}, say. What
-came of it is written down as steps.py does. Ends by itself once $OUT/stop exists.
+An order is a file $OUT/order-<generation>-<rank>-<number>.json, numbers from 0 on: {"do": "commit", "step": 5}, say.
+What came of it is written down as steps.py does. Ends by itself once $OUT/stop exists.
 """
 
 import itertools
