@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from string import Template
 
 from elaunch.errors import StartError
+from elaunch.rendezvous.records import Rewind
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Group:
     from_step: int = -1
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
 
 
 def worker_environment(base: Mapping[str, str], place: Place, group: Group, error_file: str = "") -> dict[str, str]:
@@ -95,8 +97,12 @@ def _of_group(base: Mapping[str, str], group: Group) -> dict[str, str]:
 def _restore_point(group: Group) -> dict[str, str]:
     """What ``elaunch.worker.ledger.restore_point`` reads."""
     steps = {"ELAUNCH_FROM_STEP": group.from_step, "ELAUNCH_RECORDED_STEP": group.recorded_step}
-    avoid = {"ELAUNCH_AVOID_STEPS": ",".join(map(str, group.avoid_steps))} if group.avoid_steps else {}
-    return {**{name: str(step) for name, step in steps.items() if step >= 0}, **avoid}
+    lists = {
+        "ELAUNCH_AVOID_STEPS": ",".join(map(str, group.avoid_steps)),
+        "ELAUNCH_REWINDS": ",".join(f"{rewind.generation}:{rewind.step}" for rewind in group.rewinds),
+    }
+    given = {name: str(step) for name, step in steps.items() if step >= 0}
+    return given | {name: value for name, value in lists.items() if value}
 
 
 def _local_rank(base: Mapping[str, str], place: Place, virtual: bool) -> dict[str, str]:

@@ -103,6 +103,7 @@ class LaunchPreparation:
             from_step=start.from_step,
             avoid_steps=start.avoid_steps,
             recorded_step=start.recorded_step,
+            rewinds=start.rewinds,
         )
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
         envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}

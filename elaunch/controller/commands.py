@@ -13,7 +13,7 @@ from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, Job, NodeView
 from elaunch.controller.operations import RESTARTED, SCALED
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import Member, Phase, Plan
+from elaunch.rendezvous.records import Member, Phase, Plan, Rewind
 from elaunch.reports import Receipts
 
 
@@ -36,6 +36,7 @@ class Start:
     from_step: int = -1
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def start_of(plan: Plan, node_id: str) -> Start:
         from_step=plan.from_step,
         avoid_steps=plan.avoid_steps,
         recorded_step=plan.recorded_step,
+        rewinds=plan.rewinds,
     )
 
 

@@ -79,5 +79,6 @@ def adopt(job: Job, plan: Plan, now: float) -> Job:
         grow_at=None,
         from_step=-1,
         restored=UNTOLD,
+        step=-1,
         since=now,
     )

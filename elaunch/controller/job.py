@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import UNTOLD, Checkpoint, Drain, Member, Node, Phase, Plan, Reason, State
+from elaunch.rendezvous.records import UNTOLD, Checkpoint, Drain, Member, Node, Phase, Plan, Reason, Rewind, State
 from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import HostRecord as HostRecord
@@ -145,12 +145,13 @@ class Job:
     ``ready`` counts the eligible nodes and ``leaving`` those that were asked to leave, so that a thousand messages need
     not look at a thousand nodes each; ``passed`` is for the same (see roster.all_members).
     ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
-    that the job began with, 0 before it has. ``step`` is the highest that a program has told, -1 for none;
+    that the job began with, 0 before it has. ``step`` is the highest that its present generation has told, -1 for none;
     ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
     ``hosts`` are those with faults to remember, ``blamed`` is the one to which the last fault belongs.
     ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
     those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
-    ``checkpoint`` is the last committed one, ``restored`` the step from which the present generation went on.
+    ``checkpoint`` is the last committed one, ``restored`` the step from which the present generation went on,
+    ``rewinds`` say which checkpoints do not count any more.
     """
 
     policy: Policy
@@ -189,6 +190,7 @@ class Job:
     drained: tuple[Drain, ...] = ()
     checkpoint: Checkpoint | None = None
     restored: int = UNTOLD
+    rewinds: tuple[Rewind, ...] = ()
     leaving: int = 0
     passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
 
@@ -220,6 +222,7 @@ class Job:
             self.from_step,
             self.drained,
             self.restored,
+            self.rewinds,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -10,6 +10,7 @@ from elaunch.controller.commands import Abort, Aside, Command, End, Leave, Signa
 from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.records import Rewind
 from elaunch.reports import MOST_LINES, Ask, Commit, Line, Receipts, Reply
 
 _PLAIN = [name for name in RankProgress.__slots__ if name not in ("groups", "section_left")]
@@ -120,7 +121,8 @@ def pack_command(command: Command | Aside, epoch: int) -> pb.Command:
         return pb.Command(leader_epoch=epoch, leave=pb.Leave(reason=sendable(command.reason)))
     if isinstance(command, Start):
         values = {name: getattr(command, name) for name in Start.__slots__}
-        start = pb.Start(**values | {"reason": sendable(command.reason)})
+        rewinds = [pb.Rewind(generation=rewind.generation, step=rewind.step) for rewind in command.rewinds]
+        start = pb.Start(**values | {"reason": sendable(command.reason), "rewinds": rewinds})
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
         reason = sendable(command.reason)
@@ -145,7 +147,8 @@ def unpack_command(message: pb.Command) -> Command | Aside:
     kind = message.WhichOneof("command")
     if kind == "start":
         values = {name: getattr(message.start, name) for name in Start.__slots__}
-        return Start(**values | {"avoid_steps": tuple(message.start.avoid_steps)})
+        rewinds = tuple(Rewind(rewind.generation, rewind.step) for rewind in message.start.rewinds)
+        return Start(**values | {"avoid_steps": tuple(message.start.avoid_steps), "rewinds": rewinds})
     if kind == "abort":
         abort = message.abort
         return Abort(abort.generation, abort.code, abort.reason, abort.evidence, abort.notice)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from elaunch.controller.job import Job, NodeView
+from elaunch.controller.rewinding import recorded_step
 from elaunch.rendezvous.records import Member, Node, Plan, Reason
 
 
@@ -46,7 +47,8 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         store_port=store_port(job.nodes[host.node_id]),
         from_step=job.from_step,
         avoid_steps=tuple(step for step in job.history.suspects if step != job.from_step),
-        recorded_step=job.checkpoint.step if job.checkpoint else -1,
+        recorded_step=recorded_step(job),
+        rewinds=job.rewinds,
     )
 
 

@@ -11,6 +11,7 @@ from elaunch.controller.history import Entry
 from elaunch.controller.job import Job, NodeStatus
 from elaunch.controller.restarting import RANK_FAILED
 from elaunch.controller.restarts import Cause
+from elaunch.controller.rewinding import restored
 from elaunch.controller.transitions import abort
 from elaunch.rendezvous.records import Phase, Reason
 from elaunch.reports import MISSING, RESTORED, RESTORING, Line, Receipts, Reply
@@ -88,6 +89,7 @@ class Registrar:
                 return job
             if line.kind == RESTORED:
                 entries += self._restored(line, host)
+                return restored(job, line.step)
             return replace(job, restored=line.step)
         entries.append(Entry(line.kind, f"rank {line.rank} ({host}): {line.text}", line.generation))
         if line.kind == MISSING and current and job.plan is not None and job.plan.from_step >= 0:

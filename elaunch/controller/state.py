@@ -133,6 +133,7 @@ def resume(
         formed=True,
         from_step=state.from_step,
         restored=state.restored,
+        rewinds=state.rewinds,
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)

@@ -96,11 +96,20 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewind:
+    """``generation`` went back to ``step``: checkpoints that are above it and of earlier generations are abandoned."""
+
+    generation: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What defines a generation. It exists exactly when its key does; numbers are never used twice.
 
     ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is but for
-    ``avoid_steps``, which are suspect. ``recorded_step`` is the last that was recorded as committed, -1 for none.
+    ``avoid_steps``, which are suspect, and what ``rewinds`` abandon. ``recorded_step`` is the last that was recorded as
+    committed and counts, -1 for none.
     """
 
     generation: int
@@ -114,6 +123,7 @@ class Plan:
     from_step: int = -1
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -217,7 +227,8 @@ class State:
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
     ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
     asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
-    ``restored`` is the step from which the generation went on, -1 for from scratch, ``UNTOLD`` while that is not known.
+    ``restored`` is the step from which the generation went on, -1 for from scratch, ``UNTOLD`` while that is not known;
+    ``rewinds`` are those that still abandon checkpoints.
     """
 
     phase: Phase
@@ -238,6 +249,7 @@ class State:
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
     restored: int = UNTOLD
+    rewinds: tuple[Rewind, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +320,7 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
             raise TypeError(f"{name}={value!r} is no {known[name]}")
     if kind in (Plan, State):
         values["reason"] = _build(Reason, values["reason"])
+        values["rewinds"] = tuple(_build(Rewind, r) for r in values.get("rewinds", ()))
     if kind is Plan:
         values["members"] = tuple(_build(Member, m) for m in values["members"])
         values["avoid_steps"] = tuple(values.get("avoid_steps", ()))

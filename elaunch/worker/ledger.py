@@ -23,6 +23,7 @@ __all__ += ["restore_point", "restored", "restoring", "tell"]
 FROM_STEP = "ELAUNCH_FROM_STEP"
 AVOID_STEPS = "ELAUNCH_AVOID_STEPS"
 RECORDED_STEP = "ELAUNCH_RECORDED_STEP"
+REWINDS = "ELAUNCH_REWINDS"
 
 _PAUSE = 0.01  # seconds between two looks for the answer: it lies in shared memory, where nothing can be waited for
 _LONGEST_PAUSE = 0.05
@@ -67,14 +68,31 @@ class Identity:
 class RestorePoint:
     """Which checkpoint this generation is to restore.
 
-    ``step`` is the one that an operator asked for, -1 for the newest good one; ``avoid`` are steps that are not to be
-    taken where nobody asked for them; ``recorded`` is the last step that the controller knows as committed, -1 for
-    none.
+    ``step`` is the one that an operator asked for, -1 for the newest good one that is not to be passed over;
+    ``recorded`` is the last step that the controller knows as committed and that counts, -1 for none. ``avoid`` are
+    suspect steps; each of ``rewinds`` (generation, step) abandons the checkpoints of earlier generations above a step.
     """
 
     step: int = -1
     avoid: tuple[int, ...] = ()
     recorded: int = -1
+    rewinds: tuple[tuple[int, int], ...] = ()
+
+    def passed_over(self, step: int, generation: int) -> str:
+        """Why the checkpoint that ``generation`` wrote of ``step`` is not to be taken, "" if it may be.
+
+        ``generation`` is 0 for one that was written outside of this job. What an operator asks for may always be taken.
+        """
+        if step == self.step:
+            return ""
+        if step in self.avoid:
+            return f"step {step} is suspect: restarts from it failed before any progress"
+        for rewound, to in self.rewinds:
+            if generation < rewound and step > to:
+                return (
+                    f"step {step} of generation {generation} is abandoned: generation {rewound} went back to step {to}"
+                )
+        return ""
 
 
 _lock = threading.Lock()
@@ -135,6 +153,7 @@ def restore_point(environ: Mapping[str, str] = os.environ) -> RestorePoint:
         _number(environ.get(FROM_STEP, "")),
         tuple(step for step in avoid if step >= 0),
         _number(environ.get(RECORDED_STEP, "")),
+        tuple(pair for part in environ.get(REWINDS, "").split(",") if min(pair := _pair(part)) >= 0),
     )
 
 
@@ -155,6 +174,11 @@ def _tell(kind: str, text: str, step: int) -> None:
 
 
 _lock_of_lines = threading.Lock()
+
+
+def _pair(text: str) -> tuple[int, int]:
+    first, _, second = text.partition(":")
+    return _number(first), _number(second)
 
 
 def _number(text: str) -> int:

@@ -104,8 +104,14 @@ def test_commits_are_recorded_and_decide_where_the_next_generation_goes_on(job: 
     assert status()["suspect_steps"] == [4]
     assert status()["restart_count"] == 3, "a step that is missing costs none"
     assert elaunch("restart", "kept", "--from-step=4", at).code == 0
-    last_start = orders.start(7)
-    assert (last_start["step"], last_start["avoid"]) == (4, [])
+    seventh = orders.start(7)
+    assert (seventh["step"], seventh["avoid"], seventh["rewinds"]) == (4, [], [])
+    assert elaunch("restart", "kept", "--from-step=2", at).code == 0
+    assert orders.start(8)["step"] == 2
+    orders(8, "restored", step=2)
+    assert elaunch("restart", "kept", at).code == 0
+    ninth = orders.start(9)
+    assert (ninth["step"], ninth["recorded"], ninth["rewinds"]) == (-1, -1, [[8, 2]])
     one.finish()
     assert agent.wait() == 0
 
@@ -119,6 +125,7 @@ def test_commits_are_recorded_and_decide_where_the_next_generation_goes_on(job: 
         "checkpoint_save_failed",
         "checkpoint_missing",
         "checkpoint_suspect",
+        "checkpoint_restored",
     ]
     assert told[0][1].startswith("generation 1 goes on from no checkpoint")
     assert told[1][1] == "generation 1 has committed its first checkpoint: step 2, runs/a/step-2"

@@ -55,7 +55,8 @@ def obey(do: str, step: int = -1, code: int = 0, text: str = "", **more: Any) ->
 
 point, who = ledger.restore_point(), ledger.identity()
 assert who is not None
-record("start", step=point.step, avoid=point.avoid, recorded=point.recorded, who=[who.job, who.generation, who.rank])
+plan = {"step": point.step, "avoid": point.avoid, "recorded": point.recorded, "rewinds": point.rewinds}
+record("start", **plan, who=[who.job, who.generation, who.rank])
 orders = (OUT / f"order-{GENERATION}-{RANK}-{number}.json" for number in itertools.count())
 order = next(orders)
 while not (OUT / "stop").exists():

@@ -70,6 +70,7 @@ def test_a_record_is_json_that_an_operator_can_read() -> None:
         "from_step": -1,
         "avoid_steps": [],
         "recorded_step": -1,
+        "rewinds": [],
     }
 
 
