@@ -46,6 +46,7 @@ class Group:
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
     rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
 
 
 def worker_environment(base: Mapping[str, str], place: Place, group: Group, error_file: str = "") -> dict[str, str]:
@@ -88,6 +89,7 @@ def _of_group(base: Mapping[str, str], group: Group) -> dict[str, str]:
         "ELAUNCH_JOB": group.job,
         "ELAUNCH_NODE_ID": group.node_id,
         "ELAUNCH_GENERATION": str(group.generation),
+        **({"ELAUNCH_INCARNATION": group.incarnation} if group.incarnation else {}),
         **_restore_point(group),
         # A program may overwrite MASTER_PORT; elaunch/worker/stores.py must still know the agent's.
         "ELAUNCH_STORE_PORT": str(group.master_port),

@@ -104,6 +104,7 @@ class LaunchPreparation:
             avoid_steps=start.avoid_steps,
             recorded_step=start.recorded_step,
             rewinds=start.rewinds,
+            incarnation=start.incarnation,
         )
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
         envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}

@@ -37,6 +37,7 @@ class Start:
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
     rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ def start_of(plan: Plan, node_id: str) -> Start:
         avoid_steps=plan.avoid_steps,
         recorded_step=plan.recorded_step,
         rewinds=plan.rewinds,
+        incarnation=plan.incarnation,
     )
 
 

@@ -6,6 +6,7 @@ it, a final state before anyone is told to end.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -69,7 +70,8 @@ class Course:
         """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at."""
         offset = self._clock.wall() - self._now
         job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
-        self.job = replace(job, checkpoint=found.checkpoint)
+        incarnation = (found.state.incarnation if found.state else "") or secrets.token_hex(8)
+        self.job = replace(job, checkpoint=found.checkpoint, incarnation=incarnation)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)
         self._ledger.note([Entry("leading", f"{host} ({leader}) leads", self.job.generation)])

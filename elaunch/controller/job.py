@@ -191,6 +191,7 @@ class Job:
     checkpoint: Checkpoint | None = None
     restored: int = UNTOLD
     rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
     leaving: int = 0
     passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
 
@@ -223,6 +224,7 @@ class Job:
             self.drained,
             self.restored,
             self.rewinds,
+            self.incarnation,
         )
 
     def with_node(self, view: NodeView) -> Job:

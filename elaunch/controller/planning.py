@@ -49,6 +49,7 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         avoid_steps=tuple(step for step in job.history.suspects if step != job.from_step),
         recorded_step=recorded_step(job),
         rewinds=job.rewinds,
+        incarnation=job.incarnation,
     )
 
 

@@ -109,7 +109,8 @@ class Plan:
 
     ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is but for
     ``avoid_steps``, which are suspect, and what ``rewinds`` abandon. ``recorded_step`` is the last that was recorded as
-    committed and counts, -1 for none.
+    committed and counts, -1 for none. ``incarnation`` tells the job from an earlier one of the same name, in an etcd
+    that is no more.
     """
 
     generation: int
@@ -124,6 +125,7 @@ class Plan:
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
     rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -250,6 +252,7 @@ class State:
     drained: tuple[Drain, ...] = ()
     restored: int = UNTOLD
     rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

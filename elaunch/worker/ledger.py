@@ -56,12 +56,16 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this process is under elaunch."""
+    """Who this process is under elaunch.
+
+    ``incarnation`` tells the job from an earlier one of the same name, whose generations were numbered from 1 as well.
+    """
 
     job: str
     generation: int
     restart_count: int
     rank: int
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,8 @@ def identity(environ: Mapping[str, str] = os.environ) -> Identity | None:
     job, generation, rank = environ.get("ELAUNCH_JOB"), environ.get("ELAUNCH_GENERATION", ""), environ.get("RANK", "")
     if not job or _number(generation) < 0 or _number(rank) < 0:
         return None
-    return Identity(job, int(generation), max(0, _number(environ.get("TORCHELASTIC_RESTART_COUNT", ""))), int(rank))
+    restarts = max(0, _number(environ.get("TORCHELASTIC_RESTART_COUNT", "")))
+    return Identity(job, int(generation), restarts, int(rank), environ.get("ELAUNCH_INCARNATION", ""))
 
 
 def _tell(kind: str, text: str, step: int) -> None:

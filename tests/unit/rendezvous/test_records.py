@@ -71,6 +71,7 @@ def test_a_record_is_json_that_an_operator_can_read() -> None:
         "avoid_steps": [],
         "recorded_step": -1,
         "rewinds": [],
+        "incarnation": "",
     }
 
 

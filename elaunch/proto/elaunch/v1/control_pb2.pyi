@@ -349,7 +349,7 @@ class CommitReply(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., accepted: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds")
+    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds", "incarnation")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -366,6 +366,7 @@ class Start(_message.Message):
     AVOID_STEPS_FIELD_NUMBER: _ClassVar[int]
     RECORDED_STEP_FIELD_NUMBER: _ClassVar[int]
     REWINDS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     generation: int
     restart_count: int
     group_rank: int
@@ -382,7 +383,8 @@ class Start(_message.Message):
     avoid_steps: _containers.RepeatedScalarFieldContainer[int]
     recorded_step: int
     rewinds: _containers.RepeatedCompositeFieldContainer[Rewind]
-    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ...) -> None: ...
+    incarnation: str
+    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("generation", "step")
