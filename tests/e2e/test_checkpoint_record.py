@@ -160,3 +160,47 @@ def test_the_commit_of_a_generation_that_is_over_is_refused(job: MakeJob, etcd: 
     assert recorded()["checkpoint"]["step"] == 50
     one.finish()
     assert [first.wait(), second.wait()] == [0, 0]
+
+
+@pytest.mark.torch
+def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str) -> None:
+    one = job(
+        "--nproc-per-node=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=real", "--max-restarts=3",
+        program=[str(PROGRAMS / "checkpointing.py")],
+    )  # fmt: skip
+    agent = one.agent()
+    at = f"--rdzv-endpoint={etcd}"
+
+    def restored(generation: int) -> list[tuple[int, list[float]]]:
+        wait_until(
+            f"generation {generation} has done its steps",
+            lambda: len(one.events("idle", generation=generation)) == 2,
+            90,
+        )
+        return [(e["step"], e["weights"]) for e in one.events("restored", generation=generation)]
+
+    assert restored(2) == [(6, [6.0] * 4)] * 2
+    status = elaunch("status", "real", at, "--json").document
+    last = status["checkpoint"]
+    assert (last["step"], last["generation"], status["restored_step"]) == (8, 2, 6)
+    assert last["path"].startswith(f"{one.out}/checkpoints/")
+    assert last["bytes"] > 0
+
+    assert elaunch("restart", "real", "--from-step=5", at).code == 0
+    assert restored(4) == [(8, [8.0] * 4)] * 2, "there is no step 5: told, and not counted"
+    assert elaunch("restart", "real", "--from-step=4", at).code == 0
+    assert restored(5) == [(4, [4.0] * 4)] * 2
+    assert elaunch("status", "real", at, "--json").document["restart_count"] == 1
+    one.finish()
+    assert agent.wait() == 0
+    codes = [json.loads(line)["code"] for line in elaunch("events", "real", at, "--json").out.splitlines()]
+    assert [code for code in codes if code.startswith("checkpoint_")] == [
+        "checkpoint_restored",
+        "checkpoint_committed",
+        "checkpoint_restored",
+        "checkpoint_committed",
+        "checkpoint_missing",
+        "checkpoint_restored",
+        "checkpoint_restored",
+        "checkpoint_committed",
+    ]
