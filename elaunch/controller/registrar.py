@@ -105,12 +105,16 @@ class Registrar:
             return []
         others = sorted(known)
         known.add(line.step)
-        what = f"step {line.step}" if line.step >= 0 else "no checkpoint: from scratch"
-        text = f"generation {line.generation} goes on from {what}{f' ({line.text})' if line.text else ''}"
+        generation, at = line.generation, f" ({line.text})" if line.text else ""
         if not others:
-            return [Entry(RESTORED, text, line.generation)]
-        text = f"rank {line.rank} ({host}) goes on from {what}, others of generation {line.generation} from {others[0]}"
+            return [Entry(RESTORED, f"generation {generation} {_goes_on(line.step)}{at}", generation)]
+        text = f"rank {line.rank} ({host}) {_goes_on(line.step)}, and another of generation {generation} "
+        text += _goes_on(others[0])
         return [Entry("checkpoint_restores_differ", text, line.generation)]
+
+
+def _goes_on(step: int) -> str:
+    return f"goes on from step {step}" if step >= 0 else "begins from scratch"
 
 
 def _without_step(job: Job, line: Line, now: float) -> Job:

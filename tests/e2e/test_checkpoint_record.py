@@ -127,7 +127,7 @@ def test_commits_are_recorded_and_decide_where_the_next_generation_goes_on(job: 
         "checkpoint_suspect",
         "checkpoint_restored",
     ]
-    assert told[0][1].startswith("generation 1 goes on from no checkpoint")
+    assert told[0][1].startswith("generation 1 begins from scratch")
     assert told[1][1] == "generation 1 has committed its first checkpoint: step 2, runs/a/step-2"
     assert told[3][1].endswith(": the disk is full")
 
