@@ -242,5 +242,6 @@ def policy_from(options: LaunchOptions) -> Policy:
         fixed_world=recovery.fixed_world,
         spares=recovery.spares,
         crash_loop=recovery.crash_loop,
+        suspect_after=recovery.suspect_after,
         quarantine_faults=recovery.quarantine_faults,
     )
