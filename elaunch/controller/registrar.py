@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from elaunch.controller.commits import committed_step, is_current, ruled
@@ -14,10 +14,34 @@ from elaunch.controller.restarts import Cause
 from elaunch.controller.rewinding import restored
 from elaunch.controller.transitions import abort
 from elaunch.rendezvous.records import Phase, Reason
-from elaunch.reports import MISSING, RESTORED, RESTORING, Line, Receipts, Reply
+from elaunch.reports import MISSING, RESTORED, RESTORING, Ask, Line, Receipts, Reply
 
 STEP_MISSING = "from_step_missing"
+BURST = 20  # lines of one kind that a job's ranks may add to its history at once,
+REFILL = 60.0  # and the seconds after which there may be one more
 _OF_RANKS = (RANK_FAILED, Cause.CODE_ERROR.value, Cause.CRASH_LOOP.value)
+
+
+_MOST_KINDS = 100
+
+
+@dataclass(slots=True)
+class _Rate:
+    """A history is bounded: what thousands of ranks say of one thing must not push all else out of it."""
+
+    at: float
+    left: float = BURST
+    dropped: int = 0
+
+    def take(self, text: str, now: float) -> str | None:
+        self.left = min(BURST, self.left + (now - self.at) / REFILL)
+        self.at = now
+        if self.left < 1:
+            self.dropped += 1
+            return None
+        self.left -= 1
+        more, self.dropped = self.dropped, 0
+        return f"{text} ({more} more before it were not noted)" if more else text
 
 
 class Answers(Protocol):
@@ -35,6 +59,8 @@ class Registrar:
         self._noted: dict[str, int] = {}
         self._acknowledged: dict[str, int] = {}
         self._restores: tuple[int, set[int]] = (0, set())
+        self._refusals: tuple[int, set[tuple[int, int]]] = (0, set())
+        self._rates: dict[str, _Rate] = {}
 
     def hear(self, job: Job, status: NodeStatus, now: float) -> tuple[Job, list[Entry]]:
         """``job`` after what a node's status asks and tells, and what of it is worth a line of history."""
@@ -54,8 +80,7 @@ class Registrar:
             self._replies.setdefault(node_id, {})[ask.generation, ask.rank] = reply
             if not reply.accepted:
                 self._refuse("stale commit", node=node_id, generation=ask.generation, step=ask.commit.step)
-                text = f"a checkpoint of step {ask.commit.step} was refused: {reply.text}"
-                entries.append(Entry("checkpoint_refused", text, ask.generation))
+                entries += self._refused(job, ask, reply)
             elif before < 0 and (last := job.checkpoint) is not None:
                 # Each commit would push all else out of a history that is bounded: the record tells of the last.
                 text = f"generation {last.generation} has committed its first checkpoint: step {last.step}, {last.path}"
@@ -91,10 +116,26 @@ class Registrar:
                 entries += self._restored(line, host)
                 return restored(job, line.step)
             return replace(job, restored=line.step)
-        entries.append(Entry(line.kind, f"rank {line.rank} ({host}): {line.text}", line.generation))
+        if (text := self._room_for(line.kind, f"rank {line.rank} ({host}): {line.text}", now)) is not None:
+            entries.append(Entry(line.kind, text, line.generation))
         if line.kind == MISSING and current and job.plan is not None and job.plan.from_step >= 0:
             return _without_step(job, line, now)
         return job
+
+    def _refused(self, job: Job, ask: Ask, reply: Reply) -> list[Entry]:
+        """Of a rank that goes on to ask once a generation is enough: the rest is counted."""
+        if self._refusals[0] != job.generation:
+            self._refusals = (job.generation, set())
+        if (ask.generation, ask.rank) in self._refusals[1]:
+            return []
+        self._refusals[1].add((ask.generation, ask.rank))
+        text = f"rank {ask.rank}: a checkpoint of step {ask.commit.step} was refused: {reply.text}"
+        return [Entry("checkpoint_refused", text, ask.generation)]
+
+    def _room_for(self, kind: str, text: str, now: float) -> str | None:
+        """The line's text; None where so many of its kind have come that the history has no room for one more."""
+        rate = self._rates.setdefault(kind if kind in self._rates or len(self._rates) < _MOST_KINDS else "", _Rate(now))
+        return rate.take(text, now)
 
     def _restored(self, line: Line, host: str) -> list[Entry]:
         """Every rank may tell it, and one line is enough; but that they differ must not be missed."""

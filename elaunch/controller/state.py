@@ -113,8 +113,8 @@ def resume(
     if not alive:
         # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
         if state.phase.final:
-            return replace(job, plan=None, restart_count=0, hosts=state.hosts)
-        job = replace(job, history=state.history, hosts=state.hosts)
+            return replace(job, plan=None, restart_count=0, hosts=state.hosts, rewinds=state.rewinds)
+        job = replace(job, history=state.history, hosts=state.hosts, rewinds=state.rewinds)
         return replace(job, plan=None, restart_count=state.restart_count)
     job = replace(
         job,

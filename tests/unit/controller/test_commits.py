@@ -18,7 +18,8 @@ from elaunch.controller.cost import Cost, cost
 from elaunch.controller.history import told
 from elaunch.controller.job import Job, NodeStatus, RunPhase
 from elaunch.controller.operations import operate
-from elaunch.controller.registrar import STEP_MISSING, Registrar
+from elaunch.controller.registrar import BURST, REFILL, STEP_MISSING, Registrar
+from elaunch.controller.state import resume
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import UNTOLD, Checkpoint, History, Phase, Rewind, State, decode, encode
 from elaunch.reports import MISSING, RESTORED, RESTORING, Ask, Commit, Line, Receipts, Reply
@@ -344,6 +345,29 @@ def test_a_line_is_noted_once_and_acknowledged_when_that_is_written() -> None:
     leader.hear(lines=lines[1:])  # the stream ended before it heard
     assert leader.tell() == [("n0", Receipts(2))]
     assert len(leader.events) == 2
+
+
+def test_what_thousands_of_ranks_say_does_not_fill_the_history() -> None:
+    leader = Leader(running(2, 2))
+    for number in range(1, 1001):
+        leader.hear(lines=[line(number, "checkpoint_failed", text="no space")])
+        leader.hear(asks=[ask(9, generation=7, number=number)])
+    codes = [code for code, _ in leader.events]
+    assert (codes.count("checkpoint_failed"), codes.count("checkpoint_refused")) == (BURST, 1)
+    assert leader.refused == ["stale commit"] * 1000
+    leader.driver.now += REFILL
+    leader.hear(lines=[line(1001, "checkpoint_failed", text="no space")])
+    assert leader.events[-1][1] == f"rank 0 (h0): no space ({1000 - BURST} more before it were not noted)"
+
+
+def test_another_run_under_the_same_name_takes_nothing_that_was_abandoned() -> None:
+    driver = running(1, 1)
+    driver.job = replace(driver.job, rewinds=(Rewind(1, 40),))
+    driver.tell(0, RunPhase.SUCCEEDED, 1)
+    state = driver.job.state
+    assert resume(driver.policy, state, driver.job.plan, [], START).rewinds == (Rewind(1, 40),)
+    running_state = replace(state, phase=Phase.RUNNING)
+    assert resume(driver.policy, running_state, driver.job.plan, [], START).rewinds == (Rewind(1, 40),)
 
 
 def test_a_restore_is_one_event_and_one_that_differs_is_another() -> None:
