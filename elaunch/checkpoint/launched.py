@@ -13,7 +13,7 @@ from elaunch.checkpoint.launcher import Launcher, NoLauncher
 from elaunch.checkpoint.restoring import Wish
 from elaunch.worker import ledger
 
-COMMIT_SECONDS = 30.0  # for which a save waits for the controller's answer, behind the training
+COMMIT_SECONDS = 3.0  # for which a save waits for the controller's answer: what comes later is recorded all the same
 
 _log = logging.getLogger("elaunch.checkpoint")
 

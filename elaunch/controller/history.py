@@ -76,8 +76,7 @@ def saved(job: Job, status: NodeStatus) -> list[Entry]:
 
 def _suspects(before: Job, after: Job) -> list[Entry]:
     new = [step for step in after.history.suspects if step not in before.history.suspects]
-    texts = [sentence(step, after.policy.suspect_after) for step in new]
-    return [Entry("checkpoint_suspect", text, after.generation) for text in texts]
+    return [Entry("checkpoint_suspect", sentence(step), after.generation) for step in new]
 
 
 def _commands(before: Job, after: Job) -> list[Entry]:

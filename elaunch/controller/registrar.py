@@ -57,7 +57,7 @@ class Registrar:
         self._refuse = refuse
         self._replies: dict[str, dict[tuple[int, int], Reply]] = {}
         self._noted: dict[str, int] = {}
-        self._acknowledged: dict[str, int] = {}
+        self._unacknowledged: set[str] = set()
         self._restores: tuple[int, set[int]] = (0, set())
         self._refusals: tuple[int, set[tuple[int, int]]] = (0, set())
         self._rates: dict[str, _Rate] = {}
@@ -69,7 +69,7 @@ class Registrar:
         if node_id not in job.nodes:
             return job, entries
         if status.lines:
-            self._acknowledged.pop(node_id, None)  # what it was told of them may have gone with its stream
+            self._unacknowledged.add(node_id)  # of old ones too: what it was told may have gone with its stream
         for line in status.lines:
             if line.number > self._noted.get(node_id, 0):
                 self._noted[node_id] = line.number
@@ -89,22 +89,21 @@ class Registrar:
 
     def tell(self, to: Answers, *, recorded: bool, noted: bool) -> None:
         """Answer what can be: ``recorded``: the job's checkpoint stands in etcd, ``noted``: all of its history does."""
-        for node_id in self._replies.keys() | (self._noted.keys() if noted else set()):
-            owed = self._replies.get(node_id, {})
+        heard = {node_id: self._noted[node_id] for node_id in self._unacknowledged} if noted else {}
+        for node_id in self._replies.keys() | heard.keys():
+            owed = self._replies.pop(node_id, {})
             ready = tuple(reply for reply in owed.values() if recorded or not reply.accepted)
-            heard = self._noted.get(node_id, 0) if noted else self._acknowledged.get(node_id, 0)
-            if ready or heard != self._acknowledged.get(node_id, 0):
-                to.answer(node_id, Receipts(heard, ready))
-            self._acknowledged[node_id] = heard
-            left = {whose: reply for whose, reply in owed.items() if reply not in ready}
-            self._replies.pop(node_id, None)
-            if left:
+            if left := {whose: reply for whose, reply in owed.items() if reply not in ready}:
                 self._replies[node_id] = left
+            if ready or node_id in heard:
+                to.answer(node_id, Receipts(heard.get(node_id, 0), ready))
+        self._unacknowledged -= heard.keys()
 
     def forget(self, node_id: str) -> None:
         """The node is gone."""
-        for known in (self._replies, self._noted, self._acknowledged):
-            known.pop(node_id, None)
+        self._replies.pop(node_id, None)
+        self._noted.pop(node_id, None)
+        self._unacknowledged.discard(node_id)
 
     def _line(self, job: Job, node_id: str, line: Line, entries: list[Entry], now: float) -> Job:
         current = is_current(job, node_id, line.generation, line.rank)

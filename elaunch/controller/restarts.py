@@ -4,7 +4,8 @@ Three things bound restarts. The *budget* is ``--max-restarts``, torchrun's opti
 ``--restart-window`` it refills: a restart that is older than the window, with progress since, does not count. A *crash
 loop* is a row of generations that got nowhere, whatever ended them, so that neither a new node nor an early end of the
 budget's window lets a broken program restart for ever; it stops with exit code 93, which schedulers can be told not to
-requeue. A *code error* is the same exception at the same line on all ranks: the program's, not a machine's.
+requeue. A *code error* is the same exception at the same line on all ranks: the program's, not a machine's; or that of
+the checkpoint that both generations went on from, which is then tried without.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 
 from elaunch.controller.job import History, RankExit
 from elaunch.controller.places import common_place
-from elaunch.controller.suspects import reckoned
+from elaunch.controller.suspects import reckoned, suspected
 from elaunch.rendezvous.records import Reason
 
 EXIT_CRASH_LOOP = 93  # "do not requeue": the number that other fault-tolerant launchers use for it
@@ -98,6 +99,8 @@ def decide(policy: RestartPolicy, history: History, ending: Ending, now: float) 
     if advanced or ending.cause.fault:
         after = reckoned(after, ending.restored, advanced=advanced, after=policy.suspect_after)
     cause, text, hopeless = _cause(history, ending, advanced)
+    if hopeless and policy.suspect_after and 0 <= ending.restored == history.returned_to:
+        after, hopeless = suspected(after, ending.restored), False
     if hopeless:
         return _stop(after, cause, text, ending.exit_code)
     if not cause.fault:

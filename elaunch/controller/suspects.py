@@ -3,7 +3,7 @@
 A checkpoint can be whole and still be what ends the job: it does not fit into memory, or what it holds (a loss that is
 no number any more) makes the program raise each time. So where several generations in a row went on from the same
 step, failed, and got nowhere, the next plan avoids it, and the one before it is taken. What getting somewhere means
-:mod:`elaunch.controller.restarts` says.
+:mod:`elaunch.controller.restarts` says, and when two failures are enough.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ def reckoned(history: History, restored: int, *, advanced: bool, after: int) -> 
     returns = history.returns + 1 if restored == history.returned_to else 1
     if not after or returns < after:
         return replace(history, returned_to=restored, returns=returns)
-    suspects = (*(step for step in history.suspects if step != restored), restored)
+    return suspected(history, restored)
+
+
+def suspected(history: History, step: int) -> History:
+    """``history`` where the checkpoint of ``step`` is suspect."""
+    suspects = (*(known for known in history.suspects if known != step), step)
     return replace(history, returned_to=-1, returns=0, suspects=suspects[-MOST:])
 
 
@@ -41,9 +46,9 @@ def cleared(history: History, step: int) -> History:
     return replace(history, suspects=tuple(s for s in history.suspects if s != step))
 
 
-def sentence(step: int, after: int) -> str:
+def sentence(step: int) -> str:
     """What makes a checkpoint suspect, for a person."""
     return (
-        f"the checkpoint of step {step} is suspect: {after} generations in a row went on from it and failed before any "
-        f"progress; the next plan avoids it (elaunch restart JOB --from-step {step} takes it all the same)"
+        f"the checkpoint of step {step} is suspect: one generation after the other went on from it and failed before "
+        f"any progress; the next plan avoids it (elaunch restart JOB --from-step {step} takes it all the same)"
     )

@@ -186,17 +186,29 @@ def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str
     assert last["path"].startswith(f"{one.out}/checkpoints/")
     assert last["bytes"] > 0
 
+    (one.out / "poison").touch()
+    assert elaunch("restart", "real", at).code == 0
+    assert restored(5) == [(6, [6.0] * 4)] * 2, "twice it went on from step 8 and got nowhere"
+    (one.out / "poison").unlink()
+    status = elaunch("status", "real", at, "--json").document
+    assert (status["checkpoint"]["step"], status["checkpoint"]["generation"], status["suspect_steps"]) == (8, 5, [])
+
     assert elaunch("restart", "real", "--from-step=5", at).code == 0
-    assert restored(4) == [(8, [8.0] * 4)] * 2, "there is no step 5: told, and not counted"
-    assert elaunch("restart", "real", "--from-step=4", at).code == 0
-    assert restored(5) == [(4, [4.0] * 4)] * 2
-    assert elaunch("status", "real", at, "--json").document["restart_count"] == 1
+    assert restored(7) == [(8, [8.0] * 4)] * 2, "there is no step 5: told, and not counted"
+    assert elaunch("restart", "real", "--from-step=6", at).code == 0
+    assert restored(8) == [(6, [6.0] * 4)] * 2
+    assert elaunch("status", "real", at, "--json").document["restart_count"] == 3
     one.finish()
     assert agent.wait() == 0
     codes = [json.loads(line)["code"] for line in elaunch("events", "real", at, "--json").out.splitlines()]
     assert [code for code in codes if code.startswith("checkpoint_")] == [
         "checkpoint_restored",
         "checkpoint_committed",
+        "checkpoint_restored",
+        "checkpoint_committed",
+        "checkpoint_restored",
+        "checkpoint_restored",
+        "checkpoint_suspect",
         "checkpoint_restored",
         "checkpoint_committed",
         "checkpoint_missing",

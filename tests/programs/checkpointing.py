@@ -1,6 +1,7 @@
-"""A program for tests with a Checkpointer: saves each second step into $OUT/checkpoints, and goes on from what it finds.
+"""A program for tests with a Checkpointer: saves each second step into $OUT/checkpoints, goes on from what it finds.
 
-In generation 1 rank 1 ends with code 7 in step 7, once step 6 is committed. Ends once $OUT/stop exists.
+In generation 1 rank 1 ends with code 7 in step 7, once step 6 is committed. While $OUT/poison exists, it raises if it
+goes on from step 8. Ends once $OUT/stop exists.
 """
 
 import json
@@ -30,6 +31,8 @@ weights = torch.zeros(4)
 checkpointer = Checkpointer(OUT / "checkpoints", {"weights": weights})
 first = checkpointer.restore()
 record("restored", step=first, weights=weights.tolist())
+if (OUT / "poison").exists() and first == 8:
+    raise ValueError("the loss is no number")
 for step in range(first + 1, 10):
     weights += 1
     dist.all_reduce(torch.ones(1))
