@@ -14,13 +14,13 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan
 
 import elaunch
-from elaunch.checkpoint import attempts, layout, planning
+from elaunch.checkpoint import attempts, launched, layout, planning
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
 from elaunch.checkpoint.digest import differing
 from elaunch.checkpoint.image import Image
-from elaunch.checkpoint.launcher import Launcher, NoLauncher
+from elaunch.checkpoint.launcher import Launcher
 from elaunch.checkpoint.manifest import Origin
 from elaunch.checkpoint.planning import Planned
 from elaunch.checkpoint.posix import Posix
@@ -69,7 +69,7 @@ class Checkpointer:
         self._verify = verify == "full"
         self._skip = on_busy == "skip"
         self._timeout = timeout
-        self._launcher = launcher if launcher is not None else NoLauncher()
+        self._launcher = launcher if launcher is not None else launched.launcher()
         self._owner = self._launcher.owner()
         self._front, self._back = connect(timeout, 2)
         self._states = States(state, rank=self._front.rank, world=self._front.size)
@@ -95,9 +95,15 @@ class Checkpointer:
             wish = planned
         else:
             wish = Wish(avoid=attempts.suspects(self._storage) if first else frozenset())
-        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, self._launcher.tell)
-        with elaunch.section("checkpoint restore", timeout=self._timeout):
-            self._restored = restore.run(wish)
+        tell, begin = self._launcher.tell, self._launcher.restoring
+        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, tell, begin)
+        try:
+            with elaunch.section("checkpoint restore", timeout=self._timeout):
+                self._restored = restore.run(wish)
+        except CheckpointError as error:
+            if first and wish.step >= 0:
+                self._launcher.missing(wish.step, str(error))
+            raise
         if first:
             name = self._restored.name
             if planned is None and name:

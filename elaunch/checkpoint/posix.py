@@ -136,6 +136,8 @@ class Posix:
 
     def publish(self, staging: str, name: str, manifest: bytes) -> str:
         source, target = self.root / staging, self.root / name
+        if target.exists():  # before the manifest is: it may be published under another name then
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         sink = PosixSink(source / layout.MANIFEST)
         try:
             sink.write(manifest)
@@ -143,8 +145,6 @@ class Posix:
         finally:
             sink.close()
         self._settle(source)
-        if target.exists():  # one that is empty would be replaced, without an error
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         os.rename(source, target)
         self._settle(self.root)
         return name

@@ -35,10 +35,19 @@ class Objects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be restored: the newest, or the step asked for; ``avoid`` are steps that failed before."""
+    """What is to be restored: the newest, or the step asked for; ``avoid`` are steps that failed before.
+
+    A job that went back to an older step has abandoned what it had committed above it: each of ``rewinds`` is the
+    generation that did, and the step.
+    """
 
     step: int = -1
     avoid: frozenset[int] = frozenset()
+    rewinds: tuple[tuple[int, int], ...] = ()
+
+    def passes_over(self, step: int, generation: int) -> bool:
+        """Whether others are to be tried before this one; ``generation`` is the one that wrote it."""
+        return step in self.avoid or any(generation < later and step > to for later, to in self.rewinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ class LoadPlanner(DefaultLoadPlanner):  # type: ignore[misc]
 
 @dataclass(slots=True)
 class Restore:
-    """One restore by one rank. ``report`` is told what was set aside, on rank 0."""
+    """One restore by one rank. ``report`` is told what was set aside, ``begin`` what is about to be read, on rank 0."""
 
     storage: Storage
     ranks: Ranks
@@ -69,6 +78,7 @@ class Restore:
     verify: bool
     host: str
     report: Callable[[str, str], None]
+    begin: Callable[[int, str], None] = lambda step, path: None
 
     def run(self, wish: Wish) -> Restored:
         """Restore the newest good one that fits the wish. Collective.
@@ -86,6 +96,8 @@ class Restore:
                 if failed:
                     raise CheckpointError(f"{self.storage.url}: no checkpoint can be restored: {'; '.join(failed)}")
                 return Restored()
+            if self.ranks.rank == 0:
+                self.begin(chosen["step"], f"{self.storage.url}/{chosen['name']}")
             told = [json.loads(one) for one in self.ranks.share(json.dumps(self._try(chosen)).encode())]
             damage = self._settle(chosen["name"], told)
             if not damage:
@@ -104,6 +116,7 @@ class Restore:
         catalog = Catalog(self.storage)
         marks = catalog.marks()
         found: list[Committed] = []
+        later: set[str] = set()
         for name in catalog.names():
             if name in marks:
                 continue
@@ -113,7 +126,9 @@ class Restore:
                 self._set_aside(name, str(error))
                 continue
             found.append(Committed(origin.claim, layout.step_of(name) or 0, name))
-        for one in _wished(newest_first(found), wish, self.storage.url, marks):
+            if wish.passes_over(found[-1].step, origin.generation):
+                later.add(name)
+        for one in _wished(newest_first(found), wish, later, self.storage.url, marks):
             try:
                 data = catalog.manifest_bytes(one.name)
                 known = manifest.decode(data, f"{one.name}/{layout.MANIFEST}")
@@ -193,11 +208,12 @@ def read_metadata(data: bytes, known: Manifest, name: str) -> Metadata:
     return metadata
 
 
-def _wished(found: list[Committed], wish: Wish, url: str, marks: dict[str, str]) -> list[Committed]:
-    """In the order in which they are tried."""
+def _wished(
+    found: list[Committed], wish: Wish, later: set[str], url: str, marks: dict[str, str]
+) -> list[Committed]:
+    """In the order in which they are tried: those that are to be passed over only where there is nothing else."""
     if wish.step < 0:
-        good = [one for one in found if one.step not in wish.avoid]
-        return good + [one for one in found if one.step in wish.avoid]
+        return sorted(found, key=lambda one: one.name in later)
     asked = [one for one in found if one.step == wish.step]
     if not asked:
         there = ", ".join(str(one.step) for one in sorted(found, key=lambda one: one.step)) or "none"

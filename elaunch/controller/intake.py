@@ -12,7 +12,7 @@ from elaunch.controller.state import Event, NodeJoined, NodeLost, OperatorComman
 from elaunch.errors import CompactedError
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Plan, State, decode
+from elaunch.rendezvous.records import Checkpoint, Node, Plan, State, decode
 from elaunch.rendezvous.store import Change, KeyValue, Store
 
 
@@ -30,6 +30,7 @@ class Found:
     journal: tuple[KeyValue, ...]
     nodes_at: int
     commands_at: int
+    checkpoint: Checkpoint | None = None
 
 
 class Intake:
@@ -66,7 +67,10 @@ class Intake:
         present = await self._store.list(self._keys.nodes)
         nodes = tuple(self._nodes(present.items))
         self._told = {node.node_id for node in nodes}
-        return Found(state, plan, nodes, (*history.items, *asked.items), present.revision, asked.revision)
+        journal = (*history.items, *asked.items)
+        recorded = await self._store.get(self._keys.checkpoint)
+        checkpoint = decode(Checkpoint, recorded.value) if recorded else None
+        return Found(state, plan, nodes, journal, present.revision, asked.revision, checkpoint)
 
     async def watch_nodes(self, revision: int) -> None:
         """Every change of a node's key becomes an event; a gap in the history is closed by listing again."""

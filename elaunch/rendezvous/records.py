@@ -9,9 +9,11 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 R = TypeVar("R")
+
+UNTOLD: Final = -2
 
 
 class Phase(str, Enum):
@@ -94,10 +96,21 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewind:
+    """``generation`` went back to ``step``: checkpoints that are above it and of earlier generations are abandoned."""
+
+    generation: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What defines a generation. It exists exactly when its key does; numbers are never used twice.
 
-    ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is.
+    ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is but for
+    ``avoid_steps``, which are suspect, and what ``rewinds`` abandon. ``recorded_step`` is the last that was recorded as
+    committed and counts, -1 for none. ``incarnation`` tells the job from an earlier one of the same name, in an etcd
+    that is no more.
     """
 
     generation: int
@@ -109,6 +122,10 @@ class Plan:
     store_address: str
     store_port: int
     from_step: int = -1
+    avoid_steps: tuple[int, ...] = ()
+    recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -156,7 +173,9 @@ class History:
     """What is remembered of a job's generations. Times are the leader's wall-clock seconds: it outlives a leader.
 
     ``charged`` are the times of restarts that cost one, ``fruitless`` the restarts in a row that led nowhere,
-    ``place`` and ``ranks`` where the last generation raised if it got nowhere.
+    ``place`` and ``ranks`` where the last generation raised if it got nowhere. ``returns`` is how often in a row one
+    failed that had gone on from checkpoint ``returned_to`` and got nowhere, ``suspects`` are checkpoints from which
+    that was so too often (:mod:`elaunch.controller.suspects`).
     """
 
     charged: tuple[float, ...] = ()
@@ -166,6 +185,9 @@ class History:
     fruitless: int = 0
     place: str = ""
     ranks: tuple[int, ...] = ()
+    returned_to: int = -1
+    returns: int = 0
+    suspects: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +229,8 @@ class State:
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
     ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
     asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
+    ``restored`` is the step from which the generation went on, -1 for from scratch, ``UNTOLD`` while that is not known;
+    ``rewinds`` are those that still abandon checkpoints.
     """
 
     phase: Phase
@@ -226,6 +250,29 @@ class State:
     max_nodes: int = 0
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
+    restored: int = UNTOLD
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The last committed checkpoint: it follows the data, and never leads it.
+
+    ``digest`` is that of its manifest, ``bytes`` its size, ``seconds`` what it took, ``time`` when it was recorded, in
+    the leader's wall-clock seconds, ``rank`` who told of it and on which ``host``.
+    """
+
+    step: int
+    path: str
+    generation: int
+    restart_count: int
+    digest: str
+    bytes: int = 0
+    seconds: float = 0.0
+    time: float = 0.0
+    rank: int = 0
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +323,10 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
             raise TypeError(f"{name}={value!r} is no {known[name]}")
     if kind in (Plan, State):
         values["reason"] = _build(Reason, values["reason"])
+        values["rewinds"] = tuple(_build(Rewind, r) for r in values.get("rewinds", ()))
     if kind is Plan:
         values["members"] = tuple(_build(Member, m) for m in values["members"])
+        values["avoid_steps"] = tuple(values.get("avoid_steps", ()))
     if kind is State:
         values["phase"] = Phase(values["phase"])
         values["hosts"] = tuple(
@@ -286,7 +335,7 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
         )
         if history := values.get("history"):
             values["history"] = _build(
-                History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks")}}
+                History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks", "suspects")}}
             )
         if root := values.get("root"):
             values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
