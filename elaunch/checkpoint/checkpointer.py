@@ -19,6 +19,7 @@ from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
 from elaunch.checkpoint.digest import differing
+from elaunch.checkpoint.foreign import Load
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.launcher import Launcher
 from elaunch.checkpoint.manifest import Origin
@@ -41,8 +42,8 @@ class Checkpointer:
     ``state`` names the objects: modules, optimizers, whatever has ``state_dict`` and ``load_state_dict``, dicts,
     tensors; ``PerRank(obj)`` for what differs between ranks (states.py). ``keep_last`` checkpoints are kept, and those
     of steps that are a multiple of ``keep_every``. ``verify`` "full" checks the sum of all that a restore reads,
-    "fast" sizes and the metadata's sum only. A save that finds the one before it still being written waits for it, or,
-    with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank waits for the others.
+    "fast" sizes and the sums of all that is no tensor. A save that finds the one before it still being written waits
+    for it, or, with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank waits for the others.
 
     Creating it, and each of its methods, is collective: every rank does the same, in the same order. Raises
     DirectoryInUseError where another job writes to ``path``, and CheckpointError.
@@ -110,6 +111,17 @@ class Checkpointer:
                 attempts.begun(self._storage, self._restored.step)
             self._launcher.restored(self._restored.step if name else -1, f"{self._storage.url}/{name}" if name else "")
         return self._restored.step
+
+    def load(self, path: str | os.PathLike[str], *, partial: bool = False) -> None:
+        """Load a checkpoint from somewhere else: any directory that torch.distributed.checkpoint's writer wrote.
+
+        With ``partial`` objects that it knows nothing of stay as they are. What has no manifest is checked for sizes
+        only. Raises CheckpointError; the objects are not to be used then.
+        """
+        self.wait()
+        place = Path(path).absolute()
+        with elaunch.section("checkpoint load", timeout=self._timeout):
+            Load(Posix(place.parent), place.name, self._front, self._states, self._verify).run(partial)
 
     def save(self, step: int) -> bool:
         """Save the state as it is now; returns when training may go on, the rest happens behind it.
