@@ -1,0 +1,164 @@
+"""``elaunch ckpt``: look after the checkpoints in a directory."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from elaunch.checkpoint import contents, removing, selection, survey, verifying
+from elaunch.checkpoint.catalog import Catalog
+from elaunch.checkpoint.directory import Directory, open_directory
+from elaunch.checkpoint.failures import as_error
+from elaunch.cli import ckpt_documents, ckpt_show
+from elaunch.cli.ckpt_flags import parse_ckpt
+from elaunch.cli.progress_bar import ProgressBar
+from elaunch.errors import CheckpointRefusedError, DamagedCheckpointError, ElaunchError, UsageError
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run one command, the words after ``ckpt``; the exit code. Raises ElaunchError."""
+    arguments = parse_ckpt(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        code = _RUN[arguments.command](arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # `elaunch ckpt ls | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except ElaunchError as error:
+        raise _told(error, arguments) from None
+    except OSError as error:
+        raise _told(as_error(error), arguments) from error
+
+
+def _told(error: ElaunchError, arguments: argparse.Namespace) -> ElaunchError:
+    if arguments.json:
+        _print_json({"error": error.code, "text": str(error), "exit_code": error.exit_code})
+    return error
+
+
+def _ls(arguments: argparse.Namespace) -> int:
+    directory = open_directory(arguments.dir)
+    storage = directory.storage
+    found = survey.look(storage, directory.single) if directory.single else survey.survey(storage)
+    if arguments.json:
+        _print_json(ckpt_documents.listing(found, storage.url))
+    else:
+        print(ckpt_show.listing(found, storage.url, time.time()))
+    return 0
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    directory = open_directory(arguments.dir)
+    name = selection.one(directory, arguments.step)
+    where = f"{directory.storage.url}/{name}"
+    known = None if _is_stock(directory, name) else Catalog(directory.storage).manifest(name)
+    if known is not None:
+        held = contents.contents(known.entries)
+    else:
+        held = contents.contents(_with_torch("stock").entries(directory.storage, name))
+    if arguments.json:
+        _print_json(ckpt_documents.checkpoint(where, known, held))
+    else:
+        print(ckpt_show.checkpoint(where, known, held, time.time()))
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    directory = open_directory(arguments.dir)
+    wanted = [name for step in arguments.steps for name in selection.named(directory, step)]
+    names = list(dict.fromkeys(wanted)) if arguments.steps else selection.all_names(directory)
+    told, damaged = [], 0
+    for name in names:
+        if _is_stock(directory, name):
+            raise CheckpointRefusedError(
+                f"{directory.storage.url}/{name}: has no sums to check: torch.distributed.checkpoint itself wrote it"
+            )
+        with ProgressBar(sys.stderr, name, verifying.bytes_to_read(directory.storage, name)) as bar:
+            verdict = verifying.verify(directory.storage, name, bar.advance)
+        damaged += bool(verdict.damages)
+        done = _marked(directory, verdict, arguments)
+        if arguments.json:
+            told.append(ckpt_documents.verdict(verdict, done))
+        else:
+            print(ckpt_show.verdict(verdict, done), flush=True)
+    if arguments.json:
+        _print_json(told)
+    return DamagedCheckpointError.exit_code if damaged else 0
+
+
+def _marked(directory: Directory, verdict: verifying.Verdict, arguments: argparse.Namespace) -> str:
+    """Set it aside, or take its mark away, as was asked for. What was done, in words."""
+    catalog = Catalog(directory.storage)
+    if not (arguments.mark or arguments.unmark):
+        return ""
+    if directory.single and not catalog.is_run():
+        raise UsageError(f"{directory.storage.url}: is no directory of a run; marks are kept there")
+    marked = verdict.name in catalog.marks()
+    if verdict.damages and arguments.mark and not marked:
+        catalog.mark(verdict.name, verdict.damages[0])
+        return "set aside"
+    if not verdict.damages and arguments.unmark and marked:
+        catalog.unmark(verdict.name)
+        return "no longer set aside"
+    return ""
+
+
+def _rm(arguments: argparse.Namespace) -> int:
+    directory = open_directory(arguments.dir)
+    if directory.single:
+        raise UsageError(f"{arguments.dir}: is one checkpoint; expected the directory of a run, and a STEP")
+    names = list(dict.fromkeys(_only_one(directory, step) for step in arguments.steps))
+    if not arguments.yes and not _agreed(names, directory.storage.url):
+        raise CheckpointRefusedError("nothing was removed")
+    told = removing.remove(directory.storage, names, arguments.force)
+    if arguments.json:
+        _print_json([ckpt_documents.removed(one) for one in told])
+    else:
+        print("\n".join(map(ckpt_show.removed, told)))
+    return 0
+
+
+def _only_one(directory: Directory, step: str) -> str:
+    names = selection.named(directory, step)
+    if len(names) > 1:
+        raise UsageError(f"step {step} was saved more than once; name the checkpoint: {', '.join(names)}")
+    return names[0]
+
+
+def _agreed(names: Sequence[str], url: str) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("ckpt rm: give --yes where nobody can be asked")
+    print(f"remove {', '.join(names)} from {url}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    export = _with_torch("export")
+    raise NotImplementedError(export)
+
+
+def _is_stock(directory: Directory, name: str) -> bool:
+    seen = survey.look(directory.storage, name).seen
+    return bool(seen) and seen[0].health == survey.STOCK
+
+
+def _with_torch(module: str) -> Any:
+    """A module of elaunch.checkpoint that imports torch: only what is asked for rarely pays for that, and waits."""
+    return import_module(f"elaunch.checkpoint.{module}")
+
+
+def _print_json(document: Any) -> None:
+    print(json.dumps(document), flush=True)
+
+
+_RUN = {"ls": _ls, "show": _show, "verify": _verify, "rm": _rm, "export": _export}
