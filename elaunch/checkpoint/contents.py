@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from elaunch.checkpoint import dtypes
 from elaunch.checkpoint.manifest import Entry
 
-_PER_RANK = re.compile(r"elaunch\.per_rank\.(\d+)\.(.+?)\.(?:value|tensors(?:\..*)?)", re.DOTALL)
+_PER_RANK = re.compile(r"elaunch\.per_rank\.(\d+)\.(.+)", re.DOTALL)
+_OF_ONE = re.compile(r"(.+?)\.(?:value|tensors(?:\..*)?)", re.DOTALL)
 _SHAPE = "elaunch.shape."
 
 
@@ -74,17 +75,29 @@ def contents(entries: Mapping[str, Entry]) -> Contents:
     ranks: dict[str, set[int]] = {}
     counts: dict[str, int] = {}
     for key, entry in entries.items():
-        if key.startswith(_SHAPE):
+        if shape_of(key):
             continue
-        if found := _PER_RANK.fullmatch(key):
-            ranks.setdefault(found.group(2), set()).add(int(found.group(1)))
-            counts[found.group(2)] = counts.get(found.group(2), 0) + entry.is_tensor
+        if (found := per_rank_of(key)) is not None:
+            name = within.group(1) if (within := _OF_ONE.fullmatch(found[0])) else found[0]
+            ranks.setdefault(name, set()).add(found[1])
+            counts[name] = counts.get(name, 0) + entry.is_tensor
         elif entry.is_tensor:
             tensors.append(_tensor(key, entry))
         else:
             values.append(key)
     per_rank = tuple(PerRankState(name, tuple(sorted(who)), counts[name]) for name, who in ranks.items())
     return Contents(tuple(tensors), tuple(values), per_rank)
+
+
+def shape_of(root: str) -> str:
+    """The state whose shape is stored under this top-level key (shared.py); empty for any other key."""
+    return root.removeprefix(_SHAPE) if root.startswith(_SHAPE) else ""
+
+
+def per_rank_of(root: str) -> tuple[str, int] | None:
+    """The state and the rank that are stored under this top-level key (per_rank.py); None for any other key."""
+    found = _PER_RANK.fullmatch(root)
+    return (found.group(2), int(found.group(1))) if found else None
 
 
 def _tensor(key: str, entry: Entry) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import json
 import os
@@ -10,9 +11,10 @@ import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
-from elaunch.checkpoint import contents, removing, selection, survey, verifying
+from elaunch.checkpoint import contents, output_file, removing, selection, survey, verifying
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.directory import Directory, open_directory
 from elaunch.checkpoint.failures import as_error
@@ -20,6 +22,8 @@ from elaunch.cli import ckpt_documents, ckpt_show
 from elaunch.cli.ckpt_flags import parse_ckpt
 from elaunch.cli.progress_bar import ProgressBar
 from elaunch.errors import CheckpointRefusedError, DamagedCheckpointError, ElaunchError, UsageError
+
+_FORMATS = (".pt", ".pth", ".safetensors")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -143,8 +147,20 @@ def _agreed(names: Sequence[str], url: str) -> bool:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    export = _with_torch("export")
-    raise NotImplementedError(export)
+    out = Path(arguments.out)
+    if out.suffix not in _FORMATS:
+        raise UsageError(f"{arguments.out}: expected a name that ends in {', '.join(_FORMATS)}")
+    output_file.check(out, arguments.force)
+    directory = open_directory(arguments.dir)
+    name = selection.one(directory, arguments.step)
+    opened = _with_torch("export").open_export(directory.storage, name, _is_stock(directory, name))
+    with ProgressBar(sys.stderr, name, opened.size(arguments.only)) as bar:
+        done = opened.write(out, arguments.only, arguments.force, bar.advance)
+    if arguments.json:
+        _print_json({"file": str(out), "checkpoint": name, **dataclasses.asdict(done)})
+    else:
+        print(ckpt_show.exported(name, str(out), done.tensors, done.size, done.left_out))
+    return 0
 
 
 def _is_stock(directory: Directory, name: str) -> bool:

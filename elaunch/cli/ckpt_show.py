@@ -13,6 +13,7 @@ from elaunch.checkpoint.survey import Seen, Survey
 from elaunch.checkpoint.verifying import Verdict
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+_SHOWN = 3
 _AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
@@ -69,6 +70,15 @@ def verdict(one: Verdict, done: str) -> str:
     if not one.damages:
         return plain(f"{one.name}: ok, {one.files} files, {size(one.size)}{after}")
     return plain("\n".join([f"{one.name}: damaged{after}", *(f"  {why}" for why in one.damages)]))
+
+
+def exported(name: str, out: str, tensors: int, length: int, left_out: Sequence[str]) -> str:
+    """What ``elaunch ckpt export`` has done."""
+    lines = [f"{out}: {tensors} tensors of {name}, {size(length)}"]
+    if left_out:
+        shown = ", ".join(left_out[:_SHOWN]) + (", ..." if len(left_out) > _SHOWN else "")
+        lines.append(f"left out, as the format takes named tensors only: {len(left_out)} values ({shown})")
+    return plain("\n".join(lines))
 
 
 def removed(one: Removed) -> str:
