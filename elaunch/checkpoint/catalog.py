@@ -53,6 +53,11 @@ class Catalog:
         """Whether a Checkpointer writes here, or did: marks are of use then."""
         return layout.PRIVATE in self.storage.names("")
 
+    def is_stock(self, name: str) -> bool:
+        """Whether torch.distributed.checkpoint itself wrote this one, somewhere: it has no manifest."""
+        present = self.storage.names(name)
+        return layout.METADATA in present and layout.MANIFEST not in present and not self.is_run()
+
     def marks(self) -> dict[str, str]:
         """Name of a checkpoint -> why it is not restored any more."""
         return {

@@ -15,14 +15,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """``single`` is the name of the checkpoint that was meant, in ``storage``; empty for the directory of a run.
-
-    ``stock`` is whether that one has no manifest: torch.distributed.checkpoint itself wrote it.
-    """
+    """``single`` is the name of the checkpoint that was meant, in ``storage``; empty for the directory of a run."""
 
     storage: Storage
     single: str = ""
-    stock: bool = False
 
 
 def open_directory(url: str | os.PathLike[str]) -> Directory:
@@ -41,7 +37,7 @@ def open_directory(url: str | os.PathLike[str]) -> Directory:
     above, name = parent_of(url)
     data = any(one.endswith(".distcp") for one in names)
     if layout.METADATA in names or data or (layout.step_of(name) is not None and layout.PRIVATE not in names):
-        return Directory(open_storage(above), name, stock=layout.MANIFEST not in names and layout.METADATA in names)
+        return Directory(open_storage(above), name)
     if names and layout.PRIVATE not in names and not any(layout.step_of(one) is not None for one in names):
         raise NoCheckpointError(f"{storage.url}: holds no checkpoints, but {_listed(names)}")
     return Directory(storage)

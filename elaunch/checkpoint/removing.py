@@ -91,7 +91,8 @@ def _announced(storage: Storage, names: Sequence[str]) -> Iterator[frozenset[str
     if hold is None:
         raise CheckpointRefusedError(f"{storage.url}/{layout.REMOVING}/{own}: is there already")
     try:
-        others = [other for other in storage.names(layout.REMOVING) if other != own and not other.startswith(".")]
+        there = storage.names(layout.REMOVING)
+        others = [one for one in there if one.endswith(".json") and one[0] != "." and one != own]
         yield frozenset(name for other in others for name in _said(storage, other))
     finally:
         storage.remove(f"{layout.REMOVING}/{own}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,7 +49,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """A directory: what is committed, in the order of history, then what is being written; who has claimed it.
+    """A directory: what is committed, by step, then what is being written; who has claimed it.
 
     ``trash`` is how many directories are half deleted: the next run goes on with them.
     """
@@ -70,9 +70,10 @@ def survey(storage: Storage) -> Survey:
     """Look at all of a directory. Nothing is changed. Raises OSError."""
     catalog = Catalog(storage)
     marks, suspects = catalog.marks(), attempts.suspects(storage)
-    found = [one for name in catalog.names() for one in _checkpoint(catalog, name, marks, suspects)]
+    committed = catalog.names()
+    found = [one for name in committed for one in _checkpoint(catalog, name, marks, suspects)]
     claimed, error = _claimed(storage)
-    unsettled = [_staged(staged, name, claimed) for name, staged in _saves(storage)]
+    unsettled = [_staged(staged, path, claimed) for path, staged in _saves(storage, committed)]
     return Survey((*_in_order(found), *unsettled), claimed, error, len(storage.names(layout.TRASH)))
 
 
@@ -83,7 +84,7 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
         data = catalog.manifest_bytes(name)
         known = manifest.decode(data, f"{name}/{layout.MANIFEST}")
     except DamagedCheckpointError as error:
-        kind, reason = _without_manifest(catalog.storage.names(name), str(error))
+        kind, reason = _without_manifest(catalog, name, str(error))
         if kind:
             yield _aside(replace(seen, health=kind, reason=reason), marks)
         return
@@ -109,12 +110,13 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
     yield _aside(seen, marks)
 
 
-def _without_manifest(present: list[str], reason: str) -> tuple[str, str]:
-    """What a directory with these files in it is, when its manifest cannot be read; nothing where it is gone."""
+def _without_manifest(catalog: Catalog, name: str, reason: str) -> tuple[str, str]:
+    """What it is when its manifest cannot be read, and why; nothing where it is gone."""
+    present = catalog.storage.names(name)
     if layout.MANIFEST in present:
         return DAMAGED, reason
-    if layout.METADATA in present:
-        return STOCK, f"no {layout.MANIFEST}: torch.distributed.checkpoint itself wrote it; restored by name only"
+    if catalog.is_stock(name):
+        return STOCK, f"no {layout.MANIFEST}: torch.distributed.checkpoint itself wrote it"
     return (PARTIAL, reason) if present else ("", "")
 
 
@@ -123,7 +125,7 @@ def _aside(seen: Seen, marks: Mapping[str, str]) -> Seen:
 
 
 def _in_order(found: list[Seen]) -> list[Seen]:
-    """The oldest first; what a restore takes is marked."""
+    """By step; what a restore takes is marked: later claims are later history, whatever the steps."""
     by_name = {one.name: one for one in found}
     order = newest_first(Committed(one.origin.claim, one.step, one.name) for one in found)
     for health in _RESTORED:
@@ -131,7 +133,7 @@ def _in_order(found: list[Seen]) -> list[Seen]:
         if best is not None:
             by_name[best] = replace(by_name[best], newest=True)
             break
-    return [by_name[one.name] for one in order[::-1]]
+    return sorted(by_name.values(), key=lambda one: (one.step, one.origin.claim, one.name))
 
 
 def _claimed(storage: Storage) -> tuple[Standing | None, str]:
@@ -143,15 +145,18 @@ def _claimed(storage: Storage) -> tuple[Standing | None, str]:
         return None, in_words(error)
 
 
-def _saves(storage: Storage) -> Iterator[tuple[str, layout.Staged]]:
+def _saves(storage: Storage, committed: Sequence[str]) -> Iterator[tuple[str, layout.Staged]]:
+    """The saves that are not committed: object stores have them where they will stay."""
     for name in storage.names(layout.STAGING):
-        staged = layout.staged_of(name)
-        if staged is not None:
-            yield name, staged
+        if (staged := layout.staged_of(name)) is not None:
+            yield f"{layout.STAGING}/{name}", staged
+    known = frozenset(committed)
+    for name in storage.names(""):
+        if (step := layout.step_of(name)) is not None and name not in known:
+            yield name, layout.Staged(step, 0, layout.claim_in(name))
 
 
-def _staged(staged: layout.Staged, name: str, claimed: Standing | None) -> Seen:
-    place = f"{layout.STAGING}/{name}"
+def _staged(staged: layout.Staged, place: str, claimed: Standing | None) -> Seen:
     origin = Origin(generation=staged.generation, claim=staged.claim)
     if claimed is None or claimed.number != staged.claim:
         return Seen(place, staged.step, LEFT_OVER, "of a run that is over; the next one removes it", origin=origin)

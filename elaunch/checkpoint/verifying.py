@@ -31,15 +31,15 @@ def bytes_to_read(storage: Storage, name: str) -> int:
         return 0
 
 
-def verify(storage: Storage, name: str, progress: Callable[[int], None]) -> Verdict:
+def verify(storage: Storage, name: str, progress: Callable[[int], None]) -> Verdict | None:
     """Check every sum; ``progress`` is told how many bytes were read. Retention leaves it alone meanwhile.
 
-    Raises OSError where it cannot be read: whether it is damaged is not known then.
+    None where it is gone by now. Raises OSError where it cannot be read: whether it is damaged is not known then.
     """
     try:
         hold = storage.reading(f"{name}/{layout.MANIFEST}")
     except FileNotFoundError:
-        return Verdict(name, 0, 0, (f"{name}: has no {layout.MANIFEST}",))
+        return Verdict(name, 0, 0, (f"{name}: has no {layout.MANIFEST}",)) if storage.names(name) else None
     try:
         known = Catalog(storage).manifest(name)
         damages = [why for file, told in known.files.items() for why in _file(storage, name, file, told, progress)]

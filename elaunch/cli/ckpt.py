@@ -65,7 +65,7 @@ def _show(arguments: argparse.Namespace) -> int:
     directory = open_directory(arguments.dir)
     name = selection.one(directory, arguments.step)
     where = f"{directory.storage.url}/{name}"
-    known = None if _is_stock(directory, name) else Catalog(directory.storage).manifest(name)
+    known = None if Catalog(directory.storage).is_stock(name) else Catalog(directory.storage).manifest(name)
     if known is not None:
         held = contents.contents(known.entries)
     else:
@@ -81,23 +81,35 @@ def _verify(arguments: argparse.Namespace) -> int:
     directory = open_directory(arguments.dir)
     wanted = [name for step in arguments.steps for name in selection.named(directory, step)]
     names = list(dict.fromkeys(wanted)) if arguments.steps else selection.all_names(directory)
-    told, damaged = [], 0
+    codes, told = set(), []
     for name in names:
-        if _is_stock(directory, name):
-            raise CheckpointRefusedError(
-                f"{directory.storage.url}/{name}: has no sums to check: torch.distributed.checkpoint itself wrote it"
-            )
-        with ProgressBar(sys.stderr, name, verifying.bytes_to_read(directory.storage, name)) as bar:
-            verdict = verifying.verify(directory.storage, name, bar.advance)
-        damaged += bool(verdict.damages)
-        done = _marked(directory, verdict, arguments)
-        if arguments.json:
-            told.append(ckpt_documents.verdict(verdict, done))
-        else:
-            print(ckpt_show.verdict(verdict, done), flush=True)
+        verdict, error = _verdict(directory, name)
+        if verdict is None and error is None:
+            continue  # retention was faster
+        done = _marked(directory, verdict, arguments) if verdict is not None else ""
+        if error is not None:
+            codes.add(error.exit_code)
+        elif verdict is not None and verdict.damages:
+            codes.add(DamagedCheckpointError.exit_code)
+        told.append(ckpt_documents.verdict(name, verdict, error, done))
+        if not arguments.json:
+            print(ckpt_show.verdict(name, verdict, error, done), flush=True)
     if arguments.json:
         _print_json(told)
-    return DamagedCheckpointError.exit_code if damaged else 0
+    return min(codes, default=0)
+
+
+def _verdict(directory: Directory, name: str) -> tuple[verifying.Verdict | None, ElaunchError | None]:
+    """What became of one: an error says that it could not be found out."""
+    storage = directory.storage
+    try:
+        if Catalog(storage).is_stock(name):
+            where = f"{storage.url}/{name}"
+            return None, CheckpointRefusedError(f"{where}: has no sums: torch.distributed.checkpoint itself wrote it")
+        with ProgressBar(sys.stderr, name, verifying.bytes_to_read(storage, name)) as bar:
+            return verifying.verify(storage, name, bar.advance), None
+    except OSError as error:
+        return None, as_error(error)
 
 
 def _marked(directory: Directory, verdict: verifying.Verdict, arguments: argparse.Namespace) -> str:
@@ -153,7 +165,7 @@ def _export(arguments: argparse.Namespace) -> int:
     output_file.check(out, arguments.force)
     directory = open_directory(arguments.dir)
     name = selection.one(directory, arguments.step)
-    opened = _with_torch("export").open_export(directory.storage, name, _is_stock(directory, name))
+    opened = _with_torch("export").open_export(directory.storage, name, Catalog(directory.storage).is_stock(name))
     with ProgressBar(sys.stderr, name, opened.size(arguments.only)) as bar:
         done = opened.write(out, arguments.only, arguments.force, bar.advance)
     if arguments.json:
@@ -161,11 +173,6 @@ def _export(arguments: argparse.Namespace) -> int:
     else:
         print(ckpt_show.exported(name, str(out), done.tensors, done.size, done.left_out))
     return 0
-
-
-def _is_stock(directory: Directory, name: str) -> bool:
-    seen = survey.look(directory.storage, name).seen
-    return bool(seen) and seen[0].health == survey.STOCK
 
 
 def _with_torch(module: str) -> Any:

@@ -10,6 +10,7 @@ from elaunch.checkpoint.manifest import Manifest
 from elaunch.checkpoint.removing import Removed
 from elaunch.checkpoint.survey import Seen, Survey
 from elaunch.checkpoint.verifying import Verdict
+from elaunch.errors import ElaunchError
 
 
 def listing(found: Survey, url: str) -> dict[str, Any]:
@@ -70,13 +71,15 @@ def _total(total: Any) -> dict[str, int]:
     return {"tensor_count": total.tensors, "elements": total.elements, "bytes": total.size, "value_count": total.values}
 
 
-def verdict(one: Verdict, done: str) -> dict[str, Any]:
+def verdict(name: str, one: Verdict | None, error: ElaunchError | None, done: str) -> dict[str, Any]:
     """Of ``verify``, for each checkpoint; ``done`` is what was done about it."""
     return {
-        "name": one.name,
-        "damages": list(one.damages),
-        "files": one.files,
-        "size": one.size,
+        "name": name,
+        "ok": not one.damages if one is not None else None,
+        "damages": list(one.damages) if one is not None else [],
+        "files": one.files if one is not None else None,
+        "size": one.size if one is not None else None,
+        "error": {"error": error.code, "text": str(error)} if error is not None else None,
         "done": done or None,
     }
 

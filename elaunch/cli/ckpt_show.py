@@ -64,9 +64,11 @@ def checkpoint(where: str, known: Manifest | None, held: Contents, now: float) -
     return plain("\n".join([*lines, "", table((("STATE", "TENSORS", "ELEMENTS", "SIZE", "OTHERS"), *rows), "<>>>>")]))
 
 
-def verdict(one: Verdict, done: str) -> str:
+def verdict(name: str, one: Verdict | None, error: Exception | None, done: str) -> str:
     """A line of ``elaunch ckpt verify``, and one for each damage."""
     after = f" ({done})" if done else ""
+    if one is None:
+        return plain(f"{name}: not verified\n  {error}")
     if not one.damages:
         return plain(f"{one.name}: ok, {one.files} files, {size(one.size)}{after}")
     return plain("\n".join([f"{one.name}: damaged{after}", *(f"  {why}" for why in one.damages)]))
