@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -39,15 +40,20 @@ def ckpt(capsys: pytest.CaptureFixture[str]) -> Ckpt:
     return run
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    """Three good checkpoints of a job that is gone."""
-    root = tmp_path / "run"
+@pytest.fixture(scope="module")
+def _template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("template") / "run"
     hold = claimed(root)
     for step in (100, 200, 300):
         add(root, step, size=5000)
     hold.release()
     return root
+
+
+@pytest.fixture
+def directory(tmp_path: Path, _template: Path) -> Path:
+    """Three good checkpoints of a job that is gone."""
+    return Path(shutil.copytree(_template, tmp_path / "run"))
 
 
 def _row(text: str, first: str) -> str:
