@@ -49,15 +49,6 @@ class Catalog:
         """Every checkpoint; one whose manifest cannot be read has no claim that is known, and counts as the oldest."""
         return [Committed(self._claim(name), layout.step_of(name) or 0, name) for name in self.names()]
 
-    def is_run(self) -> bool:
-        """Whether a Checkpointer writes here, or did: marks are of use then."""
-        return layout.PRIVATE in self.storage.names("")
-
-    def is_stock(self, name: str) -> bool:
-        """Whether torch.distributed.checkpoint itself wrote this one, somewhere: it has no manifest."""
-        present = self.storage.names(name)
-        return layout.METADATA in present and layout.MANIFEST not in present and not self.is_run()
-
     def marks(self) -> dict[str, str]:
         """Name of a checkpoint -> why it is not restored any more."""
         return {

@@ -21,7 +21,6 @@ from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError
 _MOST_BYTES = 1 << 16
 _FIELDS = {"job": str, "incarnation": str, "generation": int, "host": str, "pid": int, "since": float}
 _LOOK_SECONDS = 0.2
-_LOOKS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +74,6 @@ class Claim:
     def release(self) -> None:
         """Let another program have the directory at once."""
         self.hold.release()
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The newest claim, as who only looks sees it. ``lives`` is None where this user may not find out."""
-
-    number: int
-    owner: Owner
-    lives: bool | None
-
-
-def standing(storage: Storage) -> Standing | None:
-    """The newest claim; None where there is none. Raises CheckpointError where it cannot be read, and OSError."""
-    for _ in range(_LOOKS):
-        newest = _newest(storage)
-        if not newest:
-            return None
-        try:
-            owner = _owner(storage, newest)
-        except FileNotFoundError:
-            continue  # a newer one has taken its place
-        try:
-            return Standing(newest, owner, storage.held(f"{layout.CLAIMS}/{layout.claim_name(newest)}"))
-        except PermissionError:
-            return Standing(newest, owner, None)
-    return None
 
 
 def claim(storage: Storage, owner: Owner, patience: float, sleep: Callable[[float], None] = time.sleep) -> Claim:

@@ -43,6 +43,17 @@ def open_directory(url: str | os.PathLike[str]) -> Directory:
     return Directory(storage)
 
 
+def is_run(storage: Storage) -> bool:
+    """Whether a Checkpointer writes here, or did."""
+    return layout.PRIVATE in storage.names("")
+
+
+def is_stock(storage: Storage, name: str) -> bool:
+    """Whether torch.distributed.checkpoint itself wrote this one, somewhere: it has no manifest."""
+    present = storage.names(name)
+    return layout.METADATA in present and layout.MANIFEST not in present and not is_run(storage)
+
+
 def _listed(names: list[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more

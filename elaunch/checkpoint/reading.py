@@ -134,15 +134,14 @@ class BlockReader(StorageReader):  # type: ignore[misc]
 
     def _data_start(self, name: str, file: BlockFile, offset: int) -> int:
         if name not in self._indexes:
-            self._indexes[name] = read_index(name, file)
+            self._indexes[name] = _read_index(name, file)
         try:
             return self._indexes[name][offset]
         except KeyError:
             raise DamagedCheckpointError(f"{self._name}/{name}: no tensor begins at byte {offset}") from None
 
 
-def read_index(name: str, file: BlockFile) -> dict[int, int]:
-    """Item's offset -> offset of its tensor's bytes. Raises DamagedCheckpointError and OSError."""
+def _read_index(name: str, file: BlockFile) -> dict[int, int]:
     try:
         end = bytes(file.read(file.size - index.END_BYTES, index.END_BYTES))
         length = index.length(end)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
 
+from elaunch.checkpoint import index
 from elaunch.checkpoint.archive import load_value
 from elaunch.checkpoint.blocks import BlockFile
 from elaunch.checkpoint.manifest import FileSum
-from elaunch.checkpoint.reading import read_index
-from elaunch.checkpoint.slicing import Stored, bytes_of
+from elaunch.checkpoint.slicing import Stored
 from elaunch.checkpoint.storage import Storage
 from elaunch.errors import DamagedCheckpointError
 
@@ -58,7 +60,7 @@ class Shards:
             filled = sum(chunk.copy(offsets, lengths, piece) for chunk in chunks)
             if filled < math.prod(lengths):
                 raise DamagedCheckpointError(f"{self._name}: parts of {key!r} are missing")
-            yield bytes_of(piece)
+            yield _bytes(piece)
 
     def close(self) -> None:
         """Close all files."""
@@ -86,20 +88,22 @@ class Shards:
             if not isinstance(held, torch.Tensor) or tuple(held.shape) != sizes or held.dtype != dtype:
                 raise DamagedCheckpointError(f"{where}: holds no {dtype} tensor of shape {sizes}")
             return _Chunk(offsets, sizes, lambda at, lengths, target: target.copy_(_part(held, at, lengths)))
-        start = self._start(info.relative_path, info.offset)
+        start = self._start(info, math.prod(sizes) * dtype.itemsize)
 
         def read(at: Places, lengths: Places, target: torch.Tensor) -> None:
             Stored(self._file(info.relative_path), start, dtype, sizes).read(at, lengths, target)
 
         return _Chunk(offsets, sizes, read)
 
-    def _start(self, name: str, offset: int) -> int:
+    def _start(self, info: Any, size: int) -> int:
+        """Where the ``size`` bytes of a tensor begin: within its item."""
+        name = info.relative_path
         if name not in self._indexes:
-            self._indexes[name] = read_index(f"{self._name}/{name}", self._file(name))
-        try:
-            return self._indexes[name][offset]
-        except KeyError:
-            raise DamagedCheckpointError(f"{self._name}/{name}: no tensor begins at byte {offset}") from None
+            self._indexes[name] = _index(self._file(name), f"{self._name}/{name}")
+        start = self._indexes[name].get(info.offset, -1)
+        if not info.offset <= start <= start + size <= info.offset + info.length:
+            raise DamagedCheckpointError(f"{self._name}/{name}: no tensor of {size} bytes is at byte {info.offset}")
+        return start
 
 
 class _Chunk:
@@ -147,3 +151,18 @@ def _part(held: torch.Tensor, at: Places, lengths: Places) -> torch.Tensor:
     for dimension, (begin, length) in enumerate(zip(at, lengths, strict=True)):
         held = held.narrow(dimension, begin, length)
     return held
+
+
+def _bytes(tensor: torch.Tensor) -> memoryview:
+    """The memory of a contiguous tensor, which must outlive the view."""
+    size = tensor.numel() * tensor.element_size()
+    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
+
+
+def _index(file: BlockFile, where: str) -> dict[int, int]:
+    try:
+        end = min(file.size, index.END_BYTES)
+        length = min(file.size, index.length(bytes(file.read(file.size - end, end))))
+        return index.decode(bytes(file.read(file.size - length, length)))
+    except (ValueError, struct.error) as error:
+        raise DamagedCheckpointError(f"{where}: has no index ({error})") from error

@@ -8,7 +8,8 @@ from typing import Any
 
 from elaunch.checkpoint import attempts, layout, manifest
 from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.claims import Standing, standing
+from elaunch.checkpoint.claimant import Claimant, claimant
+from elaunch.checkpoint.directory import is_stock
 from elaunch.checkpoint.failures import in_words
 from elaunch.checkpoint.manifest import Origin
 from elaunch.checkpoint.retention import Committed, newest_first
@@ -55,7 +56,7 @@ class Survey:
     """
 
     seen: tuple[Seen, ...]
-    claimed: Standing | None
+    claimed: Claimant | None
     claim_error: str
     trash: int
 
@@ -115,7 +116,7 @@ def _without_manifest(catalog: Catalog, name: str, reason: str) -> tuple[str, st
     present = catalog.storage.names(name)
     if layout.MANIFEST in present:
         return DAMAGED, reason
-    if catalog.is_stock(name):
+    if is_stock(catalog.storage, name):
         return STOCK, f"no {layout.MANIFEST}: torch.distributed.checkpoint itself wrote it"
     return (PARTIAL, reason) if present else ("", "")
 
@@ -136,9 +137,9 @@ def _in_order(found: list[Seen]) -> list[Seen]:
     return sorted(by_name.values(), key=lambda one: (one.step, one.origin.claim, one.name))
 
 
-def _claimed(storage: Storage) -> tuple[Standing | None, str]:
+def _claimed(storage: Storage) -> tuple[Claimant | None, str]:
     try:
-        return standing(storage), ""
+        return claimant(storage), ""
     except CheckpointError as error:
         return None, str(error)
     except OSError as error:
@@ -156,7 +157,7 @@ def _saves(storage: Storage, committed: Sequence[str]) -> Iterator[tuple[str, la
             yield name, layout.Staged(step, 0, layout.claim_in(name))
 
 
-def _staged(staged: layout.Staged, place: str, claimed: Standing | None) -> Seen:
+def _staged(staged: layout.Staged, place: str, claimed: Claimant | None) -> Seen:
     origin = Origin(generation=staged.generation, claim=staged.claim)
     if claimed is None or claimed.number != staged.claim:
         return Seen(place, staged.step, LEFT_OVER, "of a run that is over; the next one removes it", origin=origin)

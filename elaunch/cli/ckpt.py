@@ -16,7 +16,7 @@ from typing import Any
 
 from elaunch.checkpoint import contents, output_file, removing, selection, survey, verifying
 from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.directory import Directory, open_directory
+from elaunch.checkpoint.directory import Directory, is_run, is_stock, open_directory
 from elaunch.checkpoint.failures import as_error
 from elaunch.cli import ckpt_documents, ckpt_show
 from elaunch.cli.ckpt_flags import parse_ckpt
@@ -65,7 +65,7 @@ def _show(arguments: argparse.Namespace) -> int:
     directory = open_directory(arguments.dir)
     name = selection.one(directory, arguments.step)
     where = f"{directory.storage.url}/{name}"
-    known = None if Catalog(directory.storage).is_stock(name) else Catalog(directory.storage).manifest(name)
+    known = None if is_stock(directory.storage, name) else Catalog(directory.storage).manifest(name)
     if known is not None:
         held = contents.contents(known.entries)
     else:
@@ -103,7 +103,7 @@ def _verdict(directory: Directory, name: str) -> tuple[verifying.Verdict | None,
     """What became of one: an error says that it could not be found out."""
     storage = directory.storage
     try:
-        if Catalog(storage).is_stock(name):
+        if is_stock(storage, name):
             where = f"{storage.url}/{name}"
             return None, CheckpointRefusedError(f"{where}: has no sums: torch.distributed.checkpoint itself wrote it")
         with ProgressBar(sys.stderr, name, verifying.bytes_to_read(storage, name)) as bar:
@@ -117,7 +117,7 @@ def _marked(directory: Directory, verdict: verifying.Verdict, arguments: argpars
     catalog = Catalog(directory.storage)
     if not (arguments.mark or arguments.unmark):
         return ""
-    if directory.single and not catalog.is_run():
+    if directory.single and not is_run(directory.storage):
         raise UsageError(f"{directory.storage.url}: is no directory of a run; marks are kept there")
     marked = verdict.name in catalog.marks()
     if verdict.damages and arguments.mark and not marked:
@@ -165,7 +165,7 @@ def _export(arguments: argparse.Namespace) -> int:
     output_file.check(out, arguments.force)
     directory = open_directory(arguments.dir)
     name = selection.one(directory, arguments.step)
-    opened = _with_torch("export").open_export(directory.storage, name, Catalog(directory.storage).is_stock(name))
+    opened = _with_torch("export").open_export(directory.storage, name, is_stock(directory.storage, name))
     with ProgressBar(sys.stderr, name, opened.size(arguments.only)) as bar:
         done = opened.write(out, arguments.only, arguments.force, bar.advance)
     if arguments.json:
