@@ -46,8 +46,15 @@ class Catalog:
                 raise DamagedCheckpointError(f"{name}/{file}: has {size} bytes, {told.size} were written")
 
     def committed(self) -> list[Committed]:
-        """Every checkpoint; one whose manifest cannot be read has no claim that is known, and counts as the oldest."""
-        return [Committed(self._claim(name), layout.step_of(name) or 0, name) for name in self.names()]
+        """Every checkpoint. One whose manifest cannot be read has no claim that is known, and counts as the oldest.
+
+        A directory without a manifest is none of ours, whatever its name.
+        """
+        return [
+            Committed(self._claim(name), layout.step_of(name) or 0, name)
+            for name in self.names()
+            if self._has_manifest(name)
+        ]
 
     def marks(self) -> dict[str, str]:
         """Name of a checkpoint -> why it is not restored any more."""
@@ -60,16 +67,22 @@ class Catalog:
     def mark(self, name: str, reason: str) -> None:
         """Set a checkpoint aside: it stays where it is, and is restored no more."""
         self.storage.make(layout.MARKS)
-        self.storage.write(f"{layout.MARKS}/{name}.json", json.dumps({"reason": reason}).encode())
+        self.storage.write(layout.mark_of(name), json.dumps({"reason": reason}).encode())
 
     def unmark(self, name: str) -> None:
         """Take the mark away, if there is one."""
-        self.storage.remove(f"{layout.MARKS}/{name}.json")
+        self.storage.remove(layout.mark_of(name))
+
+    def _has_manifest(self, name: str) -> bool:
+        try:
+            return self.storage.size(f"{name}/{layout.MANIFEST}") >= 0
+        except OSError:
+            return False
 
     def _claim(self, name: str) -> int:
         try:
             return self.manifest(name).origin.claim
-        except DamagedCheckpointError:
+        except (DamagedCheckpointError, OSError):
             return 0
 
     def _reason(self, name: str) -> str:

@@ -14,7 +14,7 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan
 
 import elaunch
-from elaunch.checkpoint import attempts, layout, planning
+from elaunch.checkpoint import attempts, planning
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
@@ -101,7 +101,7 @@ class Checkpointer:
         if first:
             name = self._restored.name
             if planned is None and name:
-                attempts.begun(self._storage, self._restored.step)
+                self._count_attempt(self._restored.step)
             self._launcher.restored(self._restored.step if name else -1, f"{self._storage.url}/{name}" if name else "")
         return self._restored.step
 
@@ -161,6 +161,12 @@ class Checkpointer:
         if told["error"]:
             raise _KINDS.get(told["code"], CheckpointError)(told["error"])
         return got
+
+    def _count_attempt(self, step: int) -> None:
+        try:
+            attempts.begun(self._storage, step)
+        except OSError as error:
+            self._launcher.tell("checkpoint_attempt", f"the start from step {step} is not counted: {describe(error)}")
 
     def _stage(self) -> str:
         """Copy the state into this rank's image. What went wrong on this rank alone, in words."""
@@ -229,18 +235,17 @@ class Checkpointer:
         try:
             attempts.over(self._storage)
             self._make_room()
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             self._launcher.tell("checkpoint_retention", f"older checkpoints were not removed: {describe(error)}")
 
     def _make_room(self) -> None:
         if self._claim is None:
             return
         catalog = Catalog(self._storage)
-        marks = frozenset(catalog.marks())
-        for one in to_remove(catalog.committed(), self._keep, marks, frozenset({self._restored.name})):
-            self._claim.check()
-            if not self._storage.is_read(f"{one.name}/{layout.MANIFEST}"):
-                self._storage.discard(one.name)
+        gone = to_remove(catalog.committed(), self._keep, frozenset(catalog.marks()), frozenset({self._restored.name}))
+        retired = self._claim.retired() if gone else ""
+        for one in gone:
+            if self._storage.retire(one.name, retired):
                 catalog.unmark(one.name)
 
     def _anywhere(self, here: bool) -> bool:
