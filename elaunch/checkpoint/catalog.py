@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 
@@ -56,6 +57,14 @@ class Catalog:
             if self._has_manifest(name)
         ]
 
+    def latest_claim(self) -> int:
+        """The newest claim that a manifest tells, 0 for none; what cannot be read tells none."""
+        latest = 0
+        for name in self.names():
+            with contextlib.suppress(OSError, DamagedCheckpointError):
+                latest = max(latest, self.manifest(name).origin.claim)
+        return latest
+
     def marks(self) -> dict[str, str]:
         """Name of a checkpoint -> why it is not restored any more."""
         return {
@@ -76,13 +85,13 @@ class Catalog:
     def _has_manifest(self, name: str) -> bool:
         try:
             return self.storage.size(f"{name}/{layout.MANIFEST}") >= 0
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return False
 
     def _claim(self, name: str) -> int:
         try:
             return self.manifest(name).origin.claim
-        except (DamagedCheckpointError, OSError):
+        except DamagedCheckpointError:
             return 0
 
     def _reason(self, name: str) -> str:

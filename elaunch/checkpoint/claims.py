@@ -139,7 +139,7 @@ def _try(storage: Storage, owner: Owner) -> Claim | None:
     """Make the claim with the next number; None where something has changed meanwhile."""
     for path in (layout.CLAIMS, layout.STAGING, layout.RETIRED, layout.TRASH):
         storage.make(path)  # now: a full disk may have no room for them when something is to be taken away
-    committed = max((one.claim for one in Catalog(storage).committed()), default=0)
+    committed = Catalog(storage).latest_claim()
     newest = max(_numbers(storage), default=0)
     if _who_stands(storage, owner) is not None:
         return None
