@@ -22,10 +22,13 @@ NEEDING_SPACE = frozenset({"mkdir", "link", "create", "write"})
 
 @dataclass
 class Disk:
-    """``act`` is called before each operation with its kind, its path and what would do half of it."""
+    """``act`` is called before each operation with its kind, its path and what would do half of it, ``after`` is
+    called after it with its kind, path, arguments and result.
+    """
 
     root: Path
     act: Callable[[str, str, Callable[[], None]], None] = lambda kind, path, half: None
+    after: Callable[[str, str, tuple[Any, ...], Any], None] = lambda kind, path, args, result: None
     done: list[tuple[str, str]] = field(default_factory=list)
 
     @contextlib.contextmanager
@@ -51,20 +54,26 @@ class Disk:
     def _by_path(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(path: Any, *args: Any, **kwargs: Any) -> Any:
             full = self._full(path, kwargs.get("dir_fd"))
-            if full is not None:
-                creates = name == "open" and args and args[0] & os.O_CREAT
-                self._note("create" if creates else name, full, lambda: None)
-            return real(path, *args, **kwargs)
+            if full is None:
+                return real(path, *args, **kwargs)
+            kind = "create" if name == "open" and args and args[0] & os.O_CREAT else name
+            self._note(kind, full, lambda: None)
+            result = real(path, *args, **kwargs)
+            self.after(kind, full, args, result)
+            return result
 
         return call
 
     def _by_fd(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def call(fd: int, *args: Any) -> Any:
             full = self._full(_where(fd), None)
-            if full is not None:
-                half = (lambda: real(fd, args[0][: len(args[0]) // 2])) if name == "write" else (lambda: None)
-                self._note(name, full, half)
-            return real(fd, *args)
+            if full is None:
+                return real(fd, *args)
+            half = (lambda: real(fd, args[0][: len(args[0]) // 2])) if name == "write" else (lambda: None)
+            self._note(name, full, half)
+            result = real(fd, *args)
+            self.after(name, full, args, result)
+            return result
 
         return call
 

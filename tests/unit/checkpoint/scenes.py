@@ -21,7 +21,8 @@ from elaunch.checkpoint.posix import Posix
 from elaunch.checkpoint.ranks import Alone
 from elaunch.checkpoint.restoring import Restore, Wish
 from elaunch.checkpoint.states import States
-from tests.unit.checkpoint import faulty
+from elaunch.errors import CheckpointError
+from tests.unit.checkpoint import faulty, lossy
 
 torch.set_num_threads(1)
 
@@ -72,6 +73,7 @@ class Training:
         self.model = torch.nn.Linear(5, 3)
         self.data = Data()
         self.state = {"model": self.model, "data": self.data, "half": torch.zeros(7, dtype=torch.bfloat16)}
+        self.go_to(0)
 
     def go_to(self, step: int) -> None:
         with torch.no_grad():
@@ -214,3 +216,66 @@ def trouble_everywhere(template: Path, into: Path, count: int, code: int, lastin
         if wrong or not reached:
             found[number] = wrong or "was not reached"
     return found
+
+
+def life(base: Path) -> list[tuple[str, str, Any]]:
+    """Two starts of a program in a new directory, with all that they do to the disk and ("committed", "", step)."""
+    done: list[tuple[str, str, Any]] = []
+
+    def note(kind: str, path: str, args: tuple[Any, ...], result: Any) -> None:
+        inside = os.path.relpath(path, base)
+        if kind == "write":
+            done.append((kind, inside, bytes(args[0][:result])))
+        elif kind in ("rename", "link"):
+            done.append((kind, inside, os.path.relpath(args[0], base)))
+        elif kind in faulty.CHANGING:
+            done.append((kind, "" if inside == "." else inside, ""))
+
+    with faulty.Disk(base, after=note).watched():
+        for start in ((10, 20, 30), (40, 50)):
+            told = Told(on_commit=lambda step: done.append(("committed", "", step)))
+            training, ckpt = _opened(base / "run", told)
+            for step in start:
+                training.go_to(step)
+                ckpt.save(step)
+                ckpt.wait()
+            ckpt.close()
+    return done
+
+
+def after_power_losses(operations: list[tuple[str, str, Any]], into: Path) -> tuple[int, dict[str, str]]:
+    """How many different disks were looked at, and what is wrong with which."""
+    seen: set[int] = set()
+    wrong = {}
+    disk, promised = lossy.Disk(), 0
+    for number, operation in enumerate(operations):
+        if operation[0] == "committed":
+            promised = operation[2]
+        else:
+            disk.do(operation)
+        for which, files in enumerate(lossy.states(disk, number, 6)):
+            state = hash((promised, frozenset(files.items())))
+            if state not in seen:
+                seen.add(state)
+                if said := _after_power_loss(files, into / f"{number}.{which}", promised):
+                    wrong[f"{number} ({operation[:2]}), {which}"] = said
+    return len(seen), wrong
+
+
+def _after_power_loss(files: lossy.Files, base: Path, promised: int) -> str:
+    lossy.lay_out(files, str(base))
+    try:
+        told = Told()
+        training, ckpt = _opened(base / "run", told)
+        at = training.data.at
+        training.go_to(at + 1)
+        ckpt.save(at + 1)
+        wrong = ckpt.wait().error
+        ckpt.close()
+        if at < promised or told.events:
+            wrong += f"; restored {at}, {promised} was committed: {told.events}"
+        return wrong + check(base / "run", at + 1)
+    except CheckpointError as error:
+        return repr(error)
+    finally:
+        shutil.rmtree(base)

@@ -1,4 +1,4 @@
-"""One save, and the removal of older ones after it, killed or refused at every single thing that it does to the disk."""
+"""One save, and the removal of older ones after it: killed, or refused, at every thing that it does to the disk."""
 
 from __future__ import annotations
 
