@@ -22,6 +22,7 @@ from elaunch.agent.events import EventLog
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
 from elaunch.agent.local_jobs import registered
+from elaunch.agent.log_watch import watching
 from elaunch.agent.logs_specs import arguments
 from elaunch.agent.mailbox import Mailbox
 from elaunch.agent.options import LaunchOptions
@@ -89,6 +90,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     stack.callback(preparation.folder.remove_unused)
     stack.callback(preparation.pages.close)
+    await stack.enter_async_context(watching(preparation.folder))
     await stack.enter_async_context(health_port(os.environ))
     if dog is not None:
         stack.enter_context(dog.listening())

@@ -60,6 +60,9 @@ class Preparation:
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         return
 
+    async def look(self) -> None:
+        pass
+
     def describe(self, end: Exit, start: Start) -> RankExit:
         return RankExit(end.local_rank, start.rank0 + end.local_rank, end.pid, end.exit_code, end.time)
 
