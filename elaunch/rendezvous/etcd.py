@@ -36,11 +36,13 @@ from elaunch.rendezvous.store import (
     Field,
     Health,
     KeyValue,
+    Left,
     Op,
     Put,
     Snapshot,
     Txn,
     TxnResult,
+    always,
 )
 from elaunch.rendezvous.transport import Transport, TryAgainError
 from elaunch.rendezvous.waiting import within
@@ -188,14 +190,14 @@ class EtcdStore:
         answer = await self._transport.call(MEMBER_LIST, pb.MemberListRequest(linearizable=True))
         return tuple(map(_member, answer.members))
 
-    async def add_learner(self, peer: str) -> None:
-        await self._transport.call_once(MEMBER_ADD, pb.MemberAddRequest(peerURLs=[peer], isLearner=True))
+    async def add_learner(self, peer: str, *, left: Left = always) -> None:
+        await self._transport.call_once(MEMBER_ADD, pb.MemberAddRequest(peerURLs=[peer], isLearner=True), left)
 
-    async def promote(self, member: int) -> None:
-        await self._transport.call_once(MEMBER_PROMOTE, pb.MemberPromoteRequest(ID=member))
+    async def promote(self, member: int, *, left: Left = always) -> None:
+        await self._transport.call_once(MEMBER_PROMOTE, pb.MemberPromoteRequest(ID=member), left)
 
-    async def remove(self, member: int) -> None:
-        await self._transport.call_once(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member))
+    async def remove(self, member: int, *, left: Left = always) -> None:
+        await self._transport.call_once(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member), left)
 
     async def move_peer(self, member: int, peer: str) -> None:
         await self._transport.call_once(MEMBER_UPDATE, pb.MemberUpdateRequest(ID=member, peerURLs=[peer]))

@@ -18,11 +18,12 @@ from grpc import ChannelConnectivity, StatusCode
 from grpc.aio import AioRpcError, Channel, StreamStreamCall, insecure_channel, secure_channel
 
 from elaunch.clock import Clock
-from elaunch.errors import AmbiguousError, EtcdLostError, EtcdRefusedError, LeaseLostError
+from elaunch.errors import AmbiguousError, DeposedError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.proto.etcd.v3 import rpc_pb2 as pb
 from elaunch.rendezvous.causes import plain
 from elaunch.rendezvous.endpoints import Credentials, Endpoint
 from elaunch.rendezvous.methods import AUTHENTICATE, Method
+from elaunch.rendezvous.store import Left, always
 from elaunch.rendezvous.verdict import Verdict, judge
 from elaunch.rendezvous.waiting import within
 
@@ -154,24 +155,27 @@ class Transport:
             lambda endpoint: self.attempt(endpoint, method, request), method.path, deadline or self.deadline
         )
 
-    async def call_once(self, method: Method[Q, A], request: Q) -> A:
-        """Send what must not be applied twice.
+    async def call_once(self, method: Method[Q, A], request: Q, left: Left = always) -> A:
+        """Send what must not be applied twice, nor at all once nothing is ``left`` of the right to it.
 
         It is sent again only where it was provably not applied: there was no connection, or etcd refused it.
-        Raises AmbiguousError where the outcome is unknown.
+        Raises AmbiguousError where the outcome is unknown, DeposedError where the right is over.
         """
         return await self.persist(
-            lambda endpoint: self._attempt_connected(endpoint, method, request),
+            lambda endpoint: self._attempt_connected(endpoint, method, request, left),
             method.path,
             self.deadline,
             interrupt=False,  # once it is sent, only its own short time may end it: as ambiguous
         )
 
-    async def _attempt_connected(self, endpoint: Endpoint, method: Method[Q, A], request: Q) -> A:
+    async def _attempt_connected(self, endpoint: Endpoint, method: Method[Q, A], request: Q, left: Left) -> A:
         await self._connect(endpoint)
         metadata = await self.metadata_or_again(endpoint)
+        rest = left()
+        if rest <= 0:
+            raise DeposedError(f"the right to {method.path} has ended: nothing was sent")
         try:
-            return await self._send(endpoint, method, request, metadata, self.call_timeout)
+            return await self._send(endpoint, method, request, metadata, min(self.call_timeout, rest))
         except AioRpcError as error:
             if judge(error.code(), error.details() or "") is Verdict.RETRY:
                 self.rotate(endpoint, describe(error))
