@@ -79,8 +79,8 @@ class Exits:
         self._log.error("spawner_lost")
         pids = self._ranks.pids
         number, dead = await self._ranks.replace_spawner()
-        for local_rank in sorted(dead):
-            end = Exit(local_rank, pids.get(local_rank, 0), -signal.SIGKILL, time.time(), number)
+        for local_rank in sorted(dead, key=lambda n: (dead[n] == -signal.SIGKILL, n)):  # first who ended by itself
+            end = Exit(local_rank, pids.get(local_rank, 0), dead[local_rank], time.time(), number)
             await self._exited(end)
 
     async def _exited(self, end: Exit) -> None:
