@@ -171,7 +171,8 @@ class Agent:
             self._parts.page.clear()
 
     def _on_deadline(self, deadline: float) -> None:
-        self._parts.page.set(deadline - margin_of(self._options.conf.lease_ttl))
+        margin = margin_of(self._options.conf.lease_ttl)
+        self._parts.page.set(deadline - margin, deadline - margin / 2)
 
     def _on_lease(self, lease: int) -> None:
         self._lease = lease

@@ -45,6 +45,7 @@ from elaunch.agent.watchdog import Watchdog
 from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit
+from elaunch.deadline_page import DEADLINE
 from elaunch.errors import StartError
 from elaunch.rendezvous.records import Reason
 
@@ -62,7 +63,8 @@ class LaunchPreparation:
 
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
     ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
-    progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints.
+    progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints. ``deadline`` is the file of the page with
+    the lease's deadlines.
     """
 
     def __init__(
@@ -72,12 +74,14 @@ class LaunchPreparation:
         scratch: Path | None = None,
         watchdog: Watchdog | None = None,
         board: StatusBoard | None = None,
+        deadline: str = "",
     ) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
         self.env, self.warning = with_thread_limit(shown, options.slots)
         if watchdog is not None:
             self.env[TIMER_FILE] = str(watchdog.path)
         self._watchdog = watchdog
+        self._deadline = deadline
         self.node_id = ""
         self.pages = Pages()
         self.mailbox = Mailbox(self.pages, board or StatusBoard())
@@ -121,7 +125,8 @@ class LaunchPreparation:
         self._streams = to.streams
         self.pages.open(start.rank0, options.slots, start.generation)
         self._memory.forget()
-        ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank)}) for p in places]
+        own_env = {DEADLINE: self._deadline} if self._deadline else {}
+        ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank), **own_env}) for p in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         return ranks, Output(to, prefixes, options.logs)
 

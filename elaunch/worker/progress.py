@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from elaunch.progress_page import Beat, Page
 from elaunch.worker.claim import claim
 from elaunch.worker.groups import Groups
+from elaunch.worker.last_resort import LastResort
 from elaunch.worker.place import Place
 from elaunch.worker.stacks import Stacks
 
@@ -66,6 +67,7 @@ class Watch:
         self._leave = _thread.allocate_lock()
         self._left = _thread.allocate_lock()
         self.looking = _thread.allocate_lock()
+        self._last_resort = LastResort()
         self._main = open(f"/proc/self/task/{os.getpid()}/stat", "rb", buffering=0)  # noqa: SIM115 - kept open
         self._beats = 0
         self._failures = 0
@@ -101,6 +103,7 @@ class Watch:
             while not left:
                 with self.looking:
                     self._look()
+                self._last_resort.look()
                 left = self._leave.acquire(timeout=INTERVAL)
         except Exception as error:  # noqa: BLE001 - this thread's outermost loop
             _tell_silent(self._page, error)

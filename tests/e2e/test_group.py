@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from elaunch.agent import trees
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.group import Group
 from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
@@ -20,6 +19,7 @@ from elaunch.agent.spawner import Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Start
 from elaunch.controller.job import NodeStatus, RankExit, RunPhase
+from elaunch.deadline_page import DeadlinePage
 from elaunch.rendezvous.waiting import beside
 from tests.e2e.spawning import PROGRAMS, environment, other_children, python
 
