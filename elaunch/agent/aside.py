@@ -13,8 +13,8 @@ from elaunch.rendezvous.waiting import within
 T = TypeVar("T")
 
 
-async def aside(work: Callable[[], T], seconds: float) -> T:
-    """What ``work`` returns or raises. Raises asyncio.TimeoutError after ``seconds``; the thread goes on then."""
+async def aside(work: Callable[[], T], seconds: float | None) -> T:
+    """What ``work`` returns or raises. Raises asyncio.TimeoutError after ``seconds`` (None: never); it goes on then."""
     loop = asyncio.get_running_loop()
     result: asyncio.Future[T] = loop.create_future()
 

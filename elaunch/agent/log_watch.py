@@ -29,13 +29,19 @@ async def watching(folder: LogFolder) -> AsyncIterator[None]:
 
 async def _watch(folder: LogFolder) -> NoReturn:
     told = ""
-    while True:
-        await asyncio.sleep(_LOOK_SECONDS)
-        try:
-            trouble = await aside(folder.trouble, _PATIENCE)
-        except asyncio.TimeoutError:
+    looking: asyncio.Future[str] | None = None
+    try:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            # One that hangs is waited for, and none is begun beside it.
+            looking = looking or asyncio.ensure_future(aside(folder.trouble, None))
+            await asyncio.wait({looking}, timeout=_PATIENCE)
             trouble = f"{folder.attempt}: its file system does not answer"
-        if trouble and trouble != told:
-            text = "the job goes on; what cannot be written is lost"
-            structlog.get_logger().warning("log_folder", reason=trouble, text=text)
-        told = trouble
+            if looking.done():
+                trouble, looking = looking.result(), None
+            if trouble and trouble != told:
+                text = "the job goes on; what cannot be written is lost"
+                structlog.get_logger().warning("log_folder", reason=trouble, text=text)
+            told = trouble
+    finally:
+        await cancelled(looking)
