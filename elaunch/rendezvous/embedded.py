@@ -34,7 +34,7 @@ from elaunch.rendezvous.hiring import GRACE, TIMEOUT, EmbeddedEtcd, ask, embedde
 from elaunch.rendezvous.home import Meeting, SavedMembers, default_state_dir
 from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.tls import Tls
-from elaunch.rendezvous.trio import address_of
+from elaunch.rendezvous.trio_view import address_of
 
 __all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
 

@@ -14,26 +14,8 @@ from elaunch.errors import AmbiguousError, DeposedError, ElaunchError, EtcdRefus
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, decode, encode
 from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, KeyValue, Left, Put, Store, always
-from elaunch.rendezvous.trio import (
-    LOST,
-    SIZE,
-    Action,
-    Add,
-    Berth,
-    Candidate,
-    Invite,
-    MemberList,
-    Promote,
-    Remove,
-    Rest,
-    Seen,
-    View,
-    decide,
-    hosted,
-    offered,
-    ours,
-    whole,
-)
+from elaunch.rendezvous.trio import LOST, Action, Add, Invite, Promote, Remove, Rest, decide
+from elaunch.rendezvous.trio_view import SIZE, Berth, Candidate, MemberList, Seen, View, hosted, offered, ours, whole
 
 BUSY = 0.5  # seconds between two looks while something is under way
 IDLE = 3.0  # seconds between two looks at a trio that is whole

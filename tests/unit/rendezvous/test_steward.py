@@ -16,7 +16,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, decode, encode
 from elaunch.rendezvous.steward import Steward
 from elaunch.rendezvous.store import ClusterMember, Compare, Field, Health, Left, Op, Txn, TxnResult, always
-from elaunch.rendezvous.trio import NAME, Berth, MemberList
+from elaunch.rendezvous.trio_view import NAME, Berth, MemberList
 from tests.etcd.memory_store import MemoryStore
 
 KEYS = JobKeys("job")
