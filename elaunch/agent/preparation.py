@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import signal
 import socket
 import sys
@@ -92,7 +93,7 @@ class LaunchPreparation:
         self._options = options
         self._streams: dict[int, RankStreams] = {}
         self._memory = OutOfMemory()
-        self._trouble, self._unresponsive = "", False
+        self._trouble, self._unresponsive, self._looked = "", False, -math.inf
 
     @property
     def start_mode(self) -> StartMode:
@@ -157,12 +158,18 @@ class LaunchPreparation:
         return folder.take(folder.without_files(slots), why)
 
     async def look(self) -> None:
-        """See whether there is something wrong with the log folder, for what is told of an exit; within a second."""
+        """See whether there is something wrong with the log folder, for what is told of an exit; within a second.
+
+        Ranks often fail together: a look serves all of them, so that none waits for the others' to be told.
+        """
+        if time.monotonic() < self._looked + TROUBLE_SECONDS:
+            return
         try:
             self._trouble = await aside(self.folder.trouble, TROUBLE_SECONDS)
             self._unresponsive = False
         except asyncio.TimeoutError:
             self._trouble, self._unresponsive = f"{self.folder.attempt}: {UNRESPONSIVE}", True
+        self._looked = time.monotonic()
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         """The ranks of a generation run now."""

@@ -23,6 +23,7 @@ class Hanging(LogFolder):
     """Whose file system hangs once it is told to, but for the temporary folder."""
 
     hung = False
+    looks = 0
     back = threading.Event()
 
     def make(self, restart_count: int, local_world_size: int, *, elsewhere: bool = False) -> Attempt:
@@ -31,6 +32,7 @@ class Hanging(LogFolder):
         return super().make(restart_count, local_world_size, elsewhere=elsewhere)
 
     def trouble(self) -> str:
+        self.looks += 1
         if self.hung:
             self.back.wait()
         return ""
@@ -83,6 +85,18 @@ def test_the_first_generation_is_refused(prepared: LaunchPreparation) -> None:
     prepared.folder.hung = True
     with pytest.raises(StartError, match="does not answer; give another --log-dir"):
         asyncio.run(asyncio.wait_for(prepared.ranks(start(1)), 10))
+
+
+def test_ranks_that_fail_together_are_looked_at_once(prepared: LaunchPreparation) -> None:
+    """What is told of the last of them decides, with the others', what has happened: it must not come late."""
+
+    async def play() -> None:
+        await out(prepared, 1)
+        for _ in range(8):
+            await prepared.look()
+
+    asyncio.run(play())
+    assert prepared.folder.looks == 1
 
 
 def test_a_failure_is_told_without_what_is_on_it(prepared: LaunchPreparation) -> None:
