@@ -85,9 +85,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     spared = trees.children(os.getpid())
     dog = watchdog(os.environ)
     board = StatusBoard()
-    preparation = LaunchPreparation(
-        options, os.environ, runtime, watchdog=dog, board=board, deadline=page.path
-    )
+    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog, board=board, deadline=page.path)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     stack.callback(preparation.folder.remove_unused)
