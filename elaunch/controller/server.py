@@ -39,6 +39,7 @@ OPTIONS = [
     # What anybody may hold without a token: connections that say nothing, or ask for nothing, are let go of.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 60_000),
+    ("grpc.http2.bdp_probe", 0),  # as at the other end
     ("grpc.max_concurrent_streams", 16),  # of one connection; an agent has one, an operator a few
 ]
 
