@@ -78,15 +78,29 @@ class Simulated:
 
     async def _beat(self) -> Heartbeat:
         """The next heartbeat when it is due."""
-        version = -1
-        while self._start is None or self.hushed.is_set() or self.board.now.phase is not RunPhase.RUNNING:
-            version, _ = await self.board.newer_than(version)
-        interval = interval_for(self._start.group_world_size)
-        await asyncio.sleep(max(0.0, self._next - time.monotonic()))
-        self._next = max(self._next + interval, time.monotonic())
+        while not await self._due():
+            pass
+        assert self._start is not None
+        self._next = max(self._next + self._interval, time.monotonic())
         self._step += 1
         ranks = tuple(self._rank(self._start, n) for n in range(self._slots))
-        return Heartbeat(self.node_id, self.board.now.generation, interval, ranks)
+        return Heartbeat(self.node_id, self.board.now.generation, self._interval, ranks)
+
+    @property
+    def _interval(self) -> float:
+        return interval_for(self._start.group_world_size if self._start else 1)
+
+    @property
+    def _beating(self) -> bool:
+        return not self.hushed.is_set() and self.board.now.phase is RunPhase.RUNNING
+
+    async def _due(self) -> bool:
+        """Wait until a heartbeat is due; False where the ranks have been stopped by then, as with a real agent's."""
+        version = -1
+        while not self._beating:
+            version, _ = await self.board.newer_than(version)
+        await asyncio.sleep(max(0.0, self._next - time.monotonic()))
+        return self._beating and time.monotonic() >= self._next
 
     def _rank(self, start: Start, local_rank: int) -> RankProgress:
         groups = tuple(
