@@ -175,7 +175,7 @@ def next_deadline(job: Job, now: float) -> float | None:
 
 
 def _about(event: Event) -> str | None:
-    """The node whose view is all that the event can have changed among those of the nodes; None where any may be new."""
+    """The only node whose view the event can have changed; None where anything may be new."""
     if isinstance(event, StatusReceived):
         return event.status.node_id
     return event.node_id if isinstance(event, NodeLost) else None
