@@ -11,6 +11,7 @@ from elaunch.controller.streams import Outbox
 from elaunch.rendezvous.records import Drain, Phase
 from elaunch.reports import Receipts
 
+KEPT_LOST = 100_000  # nodes that are known to be lost: of one that was so long ago no stream can be left
 RETELL = 1.0  # seconds between two tellings of what a job waits for
 GONE = "the lease of this node has ended; it must join again"
 
@@ -26,7 +27,7 @@ class Audience:
         self._streams: dict[str, Outbox] = {}
         self._asked: set[str] = set()  # the open requests that all who had a stream were told
         self._early: dict[str, NodeStatus] = {}
-        self._lost: set[str] = set()
+        self._lost: dict[str, None] = {}
         self._heard: set[str] = set()  # since all were told last
         self._heard_at: dict[str, float] = {}
         self._waiting = ""
@@ -109,7 +110,9 @@ class Audience:
 
     def lost(self, node_id: str) -> None:
         """The node's lease has ended, so its stream does."""
-        self._lost.add(node_id)
+        self._lost[node_id] = None
+        if len(self._lost) > KEPT_LOST:
+            del self._lost[next(iter(self._lost))]
         self._heard_at.pop(node_id, None)
         if outbox := self._streams.pop(node_id, None):
             outbox.close(GONE)
