@@ -40,6 +40,7 @@ from elaunch.rendezvous.records import Node, Spec
 from elaunch.rendezvous.waiting import beside, cancelled
 
 RESTARTS = 1000
+OPENING = 1.0  # seconds that some streams have to open before the next ones do
 _GROUPS = ("default", "tensor", "pipeline")
 
 
@@ -154,8 +155,11 @@ async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> 
         records = [Node(n.node_id, n.node_id, "127.0.0.1", slots, 1, "127.0.0.1:1") for n in some]
         await asyncio.gather(*(join(store, keys, spec, record, lease.id) for record in records))
         tasks += [asyncio.create_task(node.follower.follow(election)) for node in some]
-        # A machine that holds all of them has no room for a thousand connections that open at once.
-        await beside(tasks, asyncio.gather(*(node.heard.wait() for node in some)))
+        # A machine that holds all of them has no room for a thousand connections that open at once. In a crowd the
+        # first word may be the one to start.
+        waits = [asyncio.ensure_future(node.heard.wait()) for node in some]
+        await beside(tasks, asyncio.ensure_future(asyncio.wait(waits, timeout=OPENING)))
+        await cancelled(*waits)
     await beside(tasks, asyncio.create_task(obey(fleet)))
     await cancelled(*tasks)
     await lease.close()
