@@ -27,7 +27,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller import client
 from elaunch.controller.agreement import policy_values
-from elaunch.controller.commands import Abort, Command, Request, Start
+from elaunch.controller.commands import Abort, Aside, Command, Start
 from elaunch.controller.job import Policy, RankExit, RunPhase
 from elaunch.controller.liveness import interval_for
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
@@ -66,7 +66,7 @@ class Simulated:
         dead = RankExit(0, self._start.rank0, 1, -9, time.time())
         self.board.update(phase=RunPhase.FAILED, exits=(dead,))
 
-    def _take(self, command: Command | Request) -> None:
+    def _take(self, command: Command | Aside) -> None:
         self.heard.set()
         if isinstance(command, Start) and command.generation > self.board.now.generation:
             self._start = command
