@@ -27,7 +27,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller import client
 from elaunch.controller.agreement import policy_values
-from elaunch.controller.commands import Abort, Command, Request, Start
+from elaunch.controller.commands import Abort, Aside, Command, Start
 from elaunch.controller.job import Policy, RankExit, RunPhase
 from elaunch.controller.liveness import interval_for
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
@@ -40,6 +40,7 @@ from elaunch.rendezvous.records import Node, Spec
 from elaunch.rendezvous.waiting import beside, cancelled
 
 RESTARTS = 1000
+OPENING = 1.0  # seconds that some streams have to open before the next ones do
 _GROUPS = ("default", "tensor", "pipeline")
 
 
@@ -65,7 +66,7 @@ class Simulated:
         dead = RankExit(0, self._start.rank0, 1, -9, time.time())
         self.board.update(phase=RunPhase.FAILED, exits=(dead,))
 
-    def _take(self, command: Command | Request) -> None:
+    def _take(self, command: Command | Aside) -> None:
         self.heard.set()
         if isinstance(command, Start) and command.generation > self.board.now.generation:
             self._start = command
@@ -78,15 +79,29 @@ class Simulated:
 
     async def _beat(self) -> Heartbeat:
         """The next heartbeat when it is due."""
-        version = -1
-        while self._start is None or self.hushed.is_set() or self.board.now.phase is not RunPhase.RUNNING:
-            version, _ = await self.board.newer_than(version)
-        interval = interval_for(self._start.group_world_size)
-        await asyncio.sleep(max(0.0, self._next - time.monotonic()))
-        self._next = max(self._next + interval, time.monotonic())
+        while not await self._due():
+            pass
+        assert self._start is not None
+        self._next = max(self._next + self._interval, time.monotonic())
         self._step += 1
         ranks = tuple(self._rank(self._start, n) for n in range(self._slots))
-        return Heartbeat(self.node_id, self.board.now.generation, interval, ranks)
+        return Heartbeat(self.node_id, self.board.now.generation, self._interval, ranks)
+
+    @property
+    def _interval(self) -> float:
+        return interval_for(self._start.group_world_size if self._start else 1)
+
+    @property
+    def _beating(self) -> bool:
+        return not self.hushed.is_set() and self.board.now.phase is RunPhase.RUNNING
+
+    async def _due(self) -> bool:
+        """Wait until a heartbeat is due; False where the ranks have been stopped by then, as with a real agent's."""
+        version = -1
+        while not self._beating:
+            version, _ = await self.board.newer_than(version)
+        await asyncio.sleep(max(0.0, self._next - time.monotonic()))
+        return self._beating and time.monotonic() >= self._next
 
     def _rank(self, start: Start, local_rank: int) -> RankProgress:
         groups = tuple(
@@ -140,8 +155,11 @@ async def serve(endpoint: str, job: str, total: int, count: int, slots: int) -> 
         records = [Node(n.node_id, n.node_id, "127.0.0.1", slots, 1, "127.0.0.1:1") for n in some]
         await asyncio.gather(*(join(store, keys, spec, record, lease.id) for record in records))
         tasks += [asyncio.create_task(node.follower.follow(election)) for node in some]
-        # A machine that holds all of them has no room for a thousand connections that open at once.
-        await beside(tasks, asyncio.gather(*(node.heard.wait() for node in some)))
+        # A machine that holds all of them has no room for a thousand connections that open at once. In a crowd the
+        # first word may be the one to start.
+        waits = [asyncio.ensure_future(node.heard.wait()) for node in some]
+        await beside(tasks, asyncio.ensure_future(asyncio.wait(waits, timeout=OPENING)))
+        await cancelled(*waits)
     await beside(tasks, asyncio.create_task(obey(fleet)))
     await cancelled(*tasks)
     await lease.close()

@@ -21,6 +21,7 @@ from elaunch.worker import progress
 WARM_UP = 50
 BATCH = 96
 LOOPS = 60_000
+SECONDS = 0.005  # of a step of Python code
 
 
 def ddp() -> Callable[[], None]:
@@ -38,10 +39,16 @@ def ddp() -> Callable[[], None]:
 
 
 def python() -> Callable[[], None]:
-    def step() -> None:
-        total = 0
-        for number in range(LOOPS):
+    def work(loops: int) -> float:
+        began, total = time.perf_counter(), 0
+        for number in range(loops):
             total += number * number % 7
+        return time.perf_counter() - began
+
+    loops = round(LOOPS * SECONDS / min(work(LOOPS) for _ in range(WARM_UP)))
+
+    def step() -> None:
+        work(loops)
 
     return step
 
@@ -59,25 +66,26 @@ def thread_seconds() -> float:
     raise RuntimeError("elaunch has no thread in this rank")
 
 
-def blocks(step: Callable[[], None], count: int, steps: int) -> list[list[float]]:
-    """The seconds of each step, in blocks."""
+def blocks(step: Callable[[], None], count: int, steps: int) -> tuple[list[list[float]], list[float]]:
+    """The seconds of each step, in blocks, and each block's CPU time of the whole process."""
     watch = progress._watch
     assert watch is not None, "this rank has no page"
     for _ in range(WARM_UP):
         step()
-    found = []
+    found, cpu = [], []
     for number in range(count):
         if asleep(number):
             watch.looking.acquire()  # where the thread waits without ever waking up
-        times = []
+        times, used = [], time.process_time()
         for _ in range(steps):
             began = time.perf_counter()
             step()
             times.append(time.perf_counter() - began)
+        cpu.append(time.process_time() - used)
         if asleep(number):
             watch.looking.release()
         found.append(times)
-    return found
+    return found, cpu
 
 
 def main() -> None:
@@ -87,9 +95,9 @@ def main() -> None:
     found = {}
     for name, kind in (("ddp", ddp), ("python", python)):
         began = thread_seconds()
-        times = blocks(kind(), count, steps)
+        times, cpu = blocks(kind(), count, steps)
         awake = sum(sum(block) for number, block in enumerate(times) if not asleep(number))
-        found[name] = {"blocks": times, "share": (thread_seconds() - began) / awake}
+        found[name] = {"blocks": times, "cpu": cpu, "share": (thread_seconds() - began) / awake}
     beside = out / f"{dist.get_rank()}.new"
     beside.write_text(json.dumps(found))
     beside.rename(out / f"{dist.get_rank()}.json")

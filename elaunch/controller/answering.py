@@ -17,11 +17,18 @@ ROOM = 128 << 10  # bytes of answers that one command keeps, all nodes together
 CUT = "\n[... cut]"
 
 
-def follow_operations(job: Job, now: float) -> Job:
-    """``job`` with each accepted command looked at: what it waits for may have come."""
+def follow_operations(job: Job, now: float, about: str | None = None) -> Job:
+    """``job`` with each accepted command looked at: what it waits for may have come.
+
+    ``about`` is the node of which something has come, None where it may be any: what a thousand nodes answer is not
+    to be looked for at a thousand nodes with each answer.
+    """
     for operation in job.operations:
-        if operation.standing is Standing.ACCEPTED:
-            job = _FOLLOW[operation.kind](job, operation, now)
+        if operation.standing is not Standing.ACCEPTED:
+            continue
+        if operation.id in job.answer_by and not job.phase.final:
+            job, operation = _gather(job, operation, now, about)
+        job = _FOLLOW[operation.kind](job, operation, now)
     return job
 
 
@@ -79,7 +86,6 @@ def _asked(job: Job, operation: Operation, now: float) -> Job:
     """A signal or a wish for stacks: through when every node has answered, or its time is over."""
     if job.phase.final:
         return failed(_without_deadline(job, operation), operation, "the job ended meanwhile", REFUSED)
-    job, operation = _gather(job, operation, now)
     if operation.id in job.answer_by:
         return job
     good = [text for text in operation.answers.values() if not text.startswith(_BAD)]
@@ -100,18 +106,19 @@ _SILENT = _BAD + "no answer in time"
 _LOST = _BAD + "the node was lost before it answered"
 
 
-def _gather(job: Job, operation: Operation, now: float) -> tuple[Job, Operation]:
+def _gather(job: Job, operation: Operation, now: float, about: str | None) -> tuple[Job, Operation]:
     """Take the answers that have come; with the last of them, or at the deadline, nothing more is waited for."""
-    late = now >= job.answer_by.get(operation.id, now)
-    answers = dict(operation.answers)
+    late = now >= job.answer_by[operation.id]
     room = ROOM // max(1, len(operation.nodes))
-    for node_id in operation.nodes:
-        if node_id not in answers and (text := _answer(job, operation.id, node_id, late)) is not None:
-            answers[node_id] = text if len(text) <= room else text[:room] + CUT
-    if answers != operation.answers:
-        operation = replace(operation, answers=answers)
+    new: dict[str, str] = {}
+    for node_id in operation.nodes if about is None or late else (about,):
+        text = None if node_id in operation.answers else _answer(job, operation.id, node_id, late)
+        if text is not None and (node_id != about or node_id in operation.nodes):
+            new[node_id] = text if len(text) <= room else text[:room] + CUT
+    if new:
+        operation = replace(operation, answers={**operation.answers, **new})
         job = _replaced(job, operation)
-    if len(answers) == len(operation.nodes) and operation.id in job.answer_by:
+    if len(operation.answers) == len(operation.nodes):
         job = _without_deadline(job, operation)
     return job, operation
 

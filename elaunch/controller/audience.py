@@ -11,7 +11,9 @@ from elaunch.controller.streams import Outbox
 from elaunch.rendezvous.records import Drain, Phase
 from elaunch.reports import Receipts
 
-RETELL = 1.0  # seconds between two tellings of what a job waits for
+KEPT_LOST = 100_000  # nodes that are known to be lost: of one that was so long ago no stream can be left
+RETELL = 1.0  # seconds between two tellings of what a job waits for, and at least
+TOLD = 250  # nodes a second are told so, as it delays what they wait for
 GONE = "the lease of this node has ended; it must join again"
 
 
@@ -26,9 +28,10 @@ class Audience:
         self._streams: dict[str, Outbox] = {}
         self._asked: set[str] = set()  # the open requests that all who had a stream were told
         self._early: dict[str, NodeStatus] = {}
-        self._lost: set[str] = set()
+        self._lost: dict[str, None] = {}
         self._heard: set[str] = set()  # since all were told last
         self._heard_at: dict[str, float] = {}
+        self._put_off: set[str] = set()  # nodes that hear what is waited for when it is told anew
         self._waiting = ""
         self._said: tuple[Phase, int, bool, str, Policy, tuple[Drain, ...]] | None = None
         self._over = ""
@@ -109,7 +112,9 @@ class Audience:
 
     def lost(self, node_id: str) -> None:
         """The node's lease has ended, so its stream does."""
-        self._lost.add(node_id)
+        self._lost[node_id] = None
+        if len(self._lost) > KEPT_LOST:
+            del self._lost[next(iter(self._lost))]
         self._heard_at.pop(node_id, None)
         if outbox := self._streams.pop(node_id, None):
             outbox.close(GONE)
@@ -120,15 +125,25 @@ class Audience:
         """Tell each node what it should do now.
 
         Only where the job itself has moved is every node looked at, else those that something was heard of; what a
-        job waits for is told anew once a second at most. A thousand joins would be a million looks otherwise.
+        job waits for is told anew once a second at most. A thousand joins would be a million looks otherwise, and two
+        thousand messages before the one that they have joined for.
         """
-        if now >= self.retell:
-            self._waiting, self.retell = waiting_for(job), now + RETELL
+        retelling = now >= self.retell
+        if retelling:
+            self._waiting, self.retell = waiting_for(job), now + max(RETELL, len(self._streams) / TOLD)
         said = (job.phase, job.generation, job.uncommitted, self._waiting, job.policy, job.drained)
+        if retelling:
+            self._heard |= self._put_off
+            self._put_off.clear()
+        crowded = not retelling and job.phase is Phase.WAITING and len(self._streams) > RETELL * TOLD
         concerned = self._heard & self._streams.keys() if said == self._said else self._streams.keys()
         for node_id in concerned:
             if view := job.nodes.get(node_id):
-                self._streams[node_id].offer(command_for(job, view, self._waiting))
+                command = command_for(job, view, self._waiting)
+                if crowded and isinstance(command, Wait):
+                    self._put_off.add(node_id)
+                else:
+                    self._streams[node_id].offer(command)
         if job.answer_by:
             self._ask(job)
         self._said = said

@@ -36,6 +36,7 @@ OPTIONS = [
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.enable_http_proxy", 0),
+    ("grpc.http2.bdp_probe", 0),  # a ping for nearly every message: ours are small, and never a bulk
     ("grpc.use_local_subchannel_pool", 1),  # a connection of its own: a server limits the streams of each
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 1_000),

@@ -136,7 +136,8 @@ class Watchkeeping:
             self._see(signs)  # its nodes may have come back in this very moment
 
     def _cool_off(self, job: str) -> None:
-        self._cool[job] = self._clock.monotonic() + COOL_OFF
+        now = self._clock.monotonic()
+        self._cool = {name: until for name, until in self._cool.items() if until > now} | {job: now + COOL_OFF}
 
     async def _attend(self, signs: Signs) -> None:
         """Bid for a job whenever it has no leader, for as long as it has nodes."""

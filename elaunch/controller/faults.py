@@ -48,7 +48,8 @@ def status_received(job: Job, status: NodeStatus, now: float) -> Job:
         return job
     known = {f.exit.rank for f in job.failures}
     failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
-    job = replace(job, failures=(*job.failures, *failed))
+    if failed:
+        job = replace(job, failures=(*job.failures, *failed))
     if status.phase is RunPhase.SUCCEEDED:
         job = replace(job, succeeded=job.succeeded | {status.node_id})
     if job.phase in (Phase.STARTING, Phase.RUNNING):

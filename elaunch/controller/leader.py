@@ -155,13 +155,20 @@ class Term:
         else:
             self._audience.keep(status)
 
+    def passes_over(self, node_id: str, generation: int) -> bool:
+        """Whether a heartbeat of this node and generation is stale: then it is counted, and not read any further."""
+        if self._course.vigil.expects(node_id, generation):
+            return False
+        if self.job.phase is Phase.RUNNING:
+            self.counters.count("stale heartbeat")
+            self._log.debug("stale_heartbeat_refused", node=node_id, generation=generation)
+        return True
+
     def hear(self, beat: Heartbeat) -> None:
         """A node's heartbeat. A stale one is refused and counted."""
-        if self._course.vigil.hear(beat, self.now):
+        if not self.passes_over(beat.node_id, beat.generation):
+            self._course.vigil.hear(beat, self.now)
             self._audience.beats(beat.node_id, self.now)
-        elif self.job.phase is Phase.RUNNING:
-            self.counters.count("stale heartbeat")
-            self._log.debug("stale_heartbeat_refused", node=beat.node_id, generation=beat.generation)
 
     # --- the loop -----------------------------------------------------------------------------------------------
 

@@ -129,7 +129,8 @@ class Ledger:
         operations, state, checkpoint = self._fitting(job), job.state, job.checkpoint
         over = [operation.id for operation, _ in operations if not operation.standing.open]
         ops += [Put(self._keys.command(operation.id), value) for operation, value in operations]
-        ops += [Delete(self._keys.command(old)) for old in self._surplus(over)]
+        surplus = frozenset(self._surplus(over))
+        ops += [Delete(self._keys.command(old)) for old in sorted(surplus)]
         ops += [Put(self._keys.state, encode(state)), *self._lines()]
         if checkpoint is not None and checkpoint != self._checkpoint:
             # While no plan stands after that of its generation: what comes later is refused by etcd itself.
@@ -138,6 +139,8 @@ class Ledger:
         await self._commit(guards, ops)
         self._state, self._checkpoint = state, checkpoint
         self._standings.update({operation.id: operation.standing for operation, _ in operations})
+        for old in surplus - {operation.id for operation in job.operations}:  # its key is gone: it cannot come again
+            self._standings.pop(old, None)
         return frozenset(over)
 
     async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:

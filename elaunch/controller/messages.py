@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from elaunch.controller.commands import Abort, Aside, Command, End, Leave, Signal, Stacks, Start, Wait
@@ -140,6 +141,18 @@ def pack_command(command: Command | Aside, epoch: int) -> pb.Command:
         )
         return pb.Command(leader_epoch=epoch, end=end)
     return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=sendable(command.reason)))
+
+
+def serialized(command: Command | Aside, epoch: int) -> bytes:
+    """``pack_command`` as bytes. What many nodes are told is made once and not for each."""
+    if isinstance(command, Abort | End | Wait):
+        return _shared(command, epoch)
+    return pack_command(command, epoch).SerializeToString()
+
+
+@lru_cache(maxsize=4)  # an End may be as large as a message
+def _shared(command: Abort | End | Wait, epoch: int) -> bytes:
+    return pack_command(command, epoch).SerializeToString()
 
 
 def unpack_command(message: pb.Command) -> Command | Aside:

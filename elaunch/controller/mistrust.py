@@ -8,6 +8,8 @@ from elaunch.controller.job import HostRecord, Job, NodeView
 from elaunch.controller.quarantine import Fault, QuarantinePolicy, screen, with_fault
 from elaunch.controller.restarting import CAUSES
 
+MOST_HOSTS = 500  # with faults to remember: they stand in the state, and hosts of a cloud do not come again
+
 
 def _policy(job: Job) -> QuarantinePolicy:
     seconds = job.policy.quarantine_seconds
@@ -22,7 +24,9 @@ def charged(job: Job, now: float) -> Job:
     policy = _policy(job)
     record = next((host for host in job.hosts if host.host == job.blamed), HostRecord(job.blamed))
     fault = Fault(now + job.wall_offset, job.generation, cause.value, job.reason.text)
-    others = tuple(host for host in job.hosts if host.host != job.blamed)
+    others = [host for host in job.hosts if host.host != job.blamed]
+    if len(others) >= MOST_HOSTS:  # they stand in the order of their last faults, and whoever is put away stays so
+        del others[next((n for n, host in enumerate(others) if not host.left(fault.time)), 0)]
     return replace(job, hosts=(*others, with_fault(policy, record, fault)), blamed="")
 
 

@@ -16,7 +16,7 @@ from elaunch.controller.admission import admit
 from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import server_credentials
 from elaunch.controller.leader import NOT_LEADING, Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, unpack_agent
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, serialized, unpack_agent
 from elaunch.controller.operator_server import operator_handler
 from elaunch.controller.streams import Outbox
 from elaunch.errors import StartError
@@ -39,6 +39,7 @@ OPTIONS = [
     # What anybody may hold without a token: connections that say nothing, or ask for nothing, are let go of.
     ("grpc.server_handshake_timeout_ms", 10_000),
     ("grpc.max_connection_idle_ms", 60_000),
+    ("grpc.http2.bdp_probe", 0),  # as at the other end
     ("grpc.max_concurrent_streams", 16),  # of one connection; an agent has one, an operator a few
 ]
 
@@ -64,10 +65,7 @@ class ControlServer:
         self._served: dict[str, Served] = {}
         self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", _room(nodes))])
         service, method = METHOD.removeprefix("/").split("/")
-        handler = grpc.stream_stream_rpc_method_handler(
-            self._attach,
-            response_serializer=pb.Command.SerializeToString,
-        )
+        handler = grpc.stream_stream_rpc_method_handler(self._attach)
         streams = grpc.method_handlers_generic_handler(service, {method: handler})
         self._server.add_generic_rpc_handlers((streams, operator_handler(self._admit)))
 
@@ -121,7 +119,7 @@ class ControlServer:
                     self.counters.refuse("command of a leader whose lease may be over", node=outbox.node_id)
                     outbox.close(NOT_LEADING)
                     break
-                await context.write(pack_command(command, term.epoch))
+                await context.write(serialized(command, term.epoch))
             if outbox.closed:
                 await context.abort(grpc.StatusCode.FAILED_PRECONDITION, outbox.closed)
         finally:
@@ -162,6 +160,8 @@ class ControlServer:
         if message.node_id != node_id:
             raise ValueError("a stream speaks for one node")
         if message.leader_epoch == term.epoch:
+            if message.HasField("heartbeat") and term.passes_over(node_id, message.heartbeat.generation):
+                return
             content = unpack_agent(message)
             if isinstance(content, Heartbeat):
                 term.hear(content)

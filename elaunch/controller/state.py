@@ -150,8 +150,9 @@ def resume(
 def step(job: Job, event: Event, now: float) -> Job:
     """``job`` after ``event`` at ``now`` (seconds of the leader's monotonic clock)."""
     after = _settle(_happened(job, event, now), now)
+    about = _about(event)
     while after.operations:
-        before, after = after, _settle(follow_operations(after, now), now)
+        before, after = after, _settle(follow_operations(after, now, about), now)
         if after is before:
             break
     if after.phase.final and not job.phase.final:
@@ -171,6 +172,13 @@ def next_deadline(job: Job, now: float) -> float | None:
         times = [job.grow_at]
     times += job.answer_by.values()
     return min((t for t in times if t is not None and t > now), default=None)
+
+
+def _about(event: Event) -> str | None:
+    """The only node whose view the event can have changed; None where anything may be new."""
+    if isinstance(event, StatusReceived):
+        return event.status.node_id
+    return event.node_id if isinstance(event, NodeLost) else None
 
 
 def _happened(job: Job, event: Event, now: float) -> Job:

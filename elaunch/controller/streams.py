@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from elaunch.controller.commands import Aside, Command, End, Request
 from elaunch.reports import Receipts
 
+KEPT = 1000  # ids of requests that are remembered, as a node does: a stream may last for months
+
 
 @dataclass(slots=True)
 class Outbox:
@@ -18,7 +20,7 @@ class Outbox:
     _command: Command | None = None
     _sent: Command | None = None
     _requests: list[Aside] = field(default_factory=list)
-    _asked: set[str] = field(default_factory=set)
+    _asked: dict[str, None] = field(default_factory=dict)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, command: Command) -> None:
@@ -30,7 +32,9 @@ class Outbox:
     def ask(self, request: Request) -> None:
         """Send ``request`` beside the command, once on this stream."""
         if request.id not in self._asked:
-            self._asked.add(request.id)
+            self._asked[request.id] = None
+            if len(self._asked) > KEPT:
+                del self._asked[next(iter(self._asked))]
             self._requests.append(request)
             self._news.set()
 

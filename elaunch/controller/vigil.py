@@ -85,6 +85,10 @@ class Vigil:
         self._hosts = expected
         self._silent &= expected.keys()
 
+    def expects(self, node_id: str, generation: int) -> bool:
+        """Whether a heartbeat of this node and generation is not stale."""
+        return node_id in self._hosts and generation == self._sightings.generation
+
     def hear(self, beat: Heartbeat, now: float) -> bool:
         """Take a heartbeat in. False for one that is stale: of another generation, or of a node that has no part."""
         host = self._hosts.get(beat.node_id)

@@ -35,6 +35,7 @@ _OPTIONS = [
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
     ("grpc.max_receive_message_length", -1),
     ("grpc.enable_http_proxy", 0),  # a cluster's web proxy is no way to its etcd
+    ("grpc.http2.bdp_probe", 0),  # a ping for nearly every answer, to fit windows to a bulk that there is not
 ]
 _AUTHENTICATE_TIMEOUT = 5.0  # bcrypt on a loaded member takes its time
 

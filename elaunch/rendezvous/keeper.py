@@ -56,7 +56,7 @@ class Keeper:
         self._told_to_stop = False
         self._forsaken = False
         self._ending = False
-        self._writers: list[asyncio.StreamWriter] = []  # open until the end: that is how agents know it
+        self._writers: set[asyncio.StreamWriter] = set()  # open until the end: that is how agents know it
 
     async def run(self) -> None:
         """Until the job has no use for etcd any more."""
@@ -120,13 +120,13 @@ class Keeper:
             writer.close()
             return
         released = True
-        self._writers.append(writer)
+        self._writers.add(writer)
         try:
             request = json.loads(await reader.readline() or "{}")
             if request.get("job") != self._order.job:
                 answer = {"busy": self._order.job, **({"in_use": "yes"} if self._agents else {})}
                 writer.write(json.dumps(answer).encode() + b"\n")
-                writer.close()
+                self._let_go(writer)
                 return
             released = False
             self._agents += not counted
@@ -137,11 +137,18 @@ class Keeper:
                 self._forsaken = self._forsaken or word == b"forsaken\n"
         except (ConnectionError, ValueError):
             pass  # an agent that is gone
+        else:
+            self._let_go(writer)
         finally:
             if counted:  # else it is a visitor, who may not hold up the end by asking again and again
                 self._agents -= 1
                 self._deserted = self._deserted or not released
                 self._news.set()
+
+    def _let_go(self, writer: asyncio.StreamWriter) -> None:
+        """Nobody is at the other end any more, or is to be."""
+        self._writers.discard(writer)
+        writer.close()
 
     async def _may_restart(self) -> bool:
         """Whether an etcd that has ended may go on with its data."""

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 R = TypeVar("R")
@@ -298,8 +299,18 @@ class Controller:
 
 def encode(record: Any) -> bytes:
     """A record as compact JSON."""
-    data = {name: value for name, value in dataclasses.asdict(record).items() if not name.startswith("_")}
-    return json.dumps(data, separators=(",", ":")).encode()
+    return json.dumps(_values(record), separators=(",", ":"), default=_values).encode()
+
+
+def _values(record: Any) -> dict[str, Any]:
+    names: dict[str, str] = _kinds(type(record))  # type: ignore[arg-type]
+    return {name: getattr(record, name) for name in names}
+
+
+@lru_cache(maxsize=64)
+def _kinds(record: type[Any]) -> dict[str, str]:
+    """The fields of a kind of records, and what each is. Raises TypeError where it is none."""
+    return {f.name: str(f.type) for f in dataclasses.fields(record) if f.init}
 
 
 _NUMBER = (int, float)
@@ -316,7 +327,7 @@ def decode(kind: type[R], value: bytes) -> R:
 
 
 def _build(kind: type[R], data: dict[str, Any]) -> R:
-    known = {f.name: str(f.type) for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
+    known = _kinds(kind)  # type: ignore[arg-type]
     values = {name: value for name, value in data.items() if name in known}
     for name, value in values.items():
         if not isinstance(value, _KINDS.get(known[name], object)):

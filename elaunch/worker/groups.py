@@ -13,8 +13,8 @@ from elaunch.worker import background, point_to_point
 from elaunch.worker.point_to_point import numbers
 from elaunch.worker.recorder import Entry, Recorder, recorders
 
-_DESCRIBE = 10  # looks at the same collective after which it is worth asking which one it is
-_DESCRIBE_FIRST = {"nccl": 200}  # a group's first one may be making connections, and is recorded after that
+_DESCRIBE = 5  # looks at the same collective after which it is worth asking which one it is
+_DESCRIBE_FIRST = {"nccl": 100}  # a group's first one may be making connections, and is recorded after that
 
 
 @dataclass(slots=True)

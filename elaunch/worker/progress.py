@@ -17,7 +17,8 @@ from elaunch.worker.last_resort import LastResort
 from elaunch.worker.place import Place
 from elaunch.worker.stacks import Stacks
 
-INTERVAL = 0.05
+INTERVAL = 0.1  # seconds between two looks, on average
+_STRIDE = (5**0.5 - 1) / 2  # its multiples, modulo 1, are spread evenly however few or many they are
 _LEAVE_SECONDS = 1.0
 _FORK_SECONDS = 0.2
 _FAILURES = 5  # after which this torch is none that we know
@@ -73,6 +74,7 @@ class Watch:
         self._failures = 0
         self._own = self._waited = 0.0
         self._last = time.monotonic()
+        self._turn = 0.0
 
     def start(self) -> None:
         """Start the thread. It takes no signals but the one for stacks: those are the main thread's."""
@@ -104,11 +106,16 @@ class Watch:
                 with self.looking:
                     self._look()
                 self._last_resort.look()
-                left = self._leave.acquire(timeout=INTERVAL)
+                left = self._leave.acquire(timeout=self._pause())
         except Exception as error:  # noqa: BLE001 - this thread's outermost loop
             _tell_silent(self._page, error)
         finally:
             self._left.release()
+
+    def _pause(self) -> float:
+        """Never the same twice: a step as long as the interval would else be met at the same place each time."""
+        self._turn = (self._turn + _STRIDE) % 1.0
+        return INTERVAL * (0.5 + self._turn)
 
     def _look(self) -> None:
         now = time.monotonic()

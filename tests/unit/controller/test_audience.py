@@ -10,7 +10,7 @@ from job_makers import make_node
 
 from elaunch.controller import audience as audience_module
 from elaunch.controller.audience import Audience
-from elaunch.controller.commands import Signal, Start
+from elaunch.controller.commands import End, Signal, Start, Wait
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy, RunPhase
 from elaunch.controller.planning import make_plan
 from elaunch.controller.streams import Outbox
@@ -86,3 +86,31 @@ def test_an_open_request_is_not_looked_at_for_every_node_at_every_event(monkeypa
         audience.heard(f"n{number}", 0.0)
         audience.tell(job, 0.0)
     assert looks == nodes
+
+
+def test_of_a_crowd_that_joins_each_hears_what_is_waited_for_when_it_is_told_anew() -> None:
+    """Whoever is to hear something else hears it at once, as does everybody in a small job."""
+    size = round(2 * audience_module.TOLD)
+    views = {f"n{n}": NodeView(make_node(n), NodeStatus(f"n{n}")) for n in range(size)}
+    job, audience = Job(Policy(size + 1, size + 1, 0), nodes=views, ready=size), Audience(0.0, lambda _: True)
+    streams = [audience.attach(f"n{n}") for n in range(size)]
+    audience.tell(job, 0.0)
+    told = [outbox._command for outbox in streams]
+    assert all(isinstance(command, Wait) for command in told)
+    late = [audience.attach(f"n{n}") for n in range(2)]
+    audience.heard("n0", 0.1)
+    audience.heard("n1", 0.1)
+    leaving = NodeView(make_node(1), NodeStatus("n1", leaving=True))
+    job = job.with_node(leaving)
+    audience.tell(job, 0.1)
+    assert late[0]._command is None
+    assert isinstance(late[1]._command, End)
+    audience.tell(job, audience.retell)
+    assert isinstance(late[0]._command, Wait)
+
+    small = Audience(0.0, lambda _: True)
+    small.tell(job, 0.0)
+    alone = small.attach("n0")
+    small.heard("n0", 0.1)
+    small.tell(job, 0.1)
+    assert isinstance(alone._command, Wait)

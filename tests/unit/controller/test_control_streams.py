@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from elaunch.controller.commands import End, Wait
-from elaunch.controller.streams import Outbox
+from elaunch.controller.commands import End, Stacks, Wait
+from elaunch.controller.streams import KEPT, Outbox
 
 END = End("succeeded", 0, "succeeded", "every rank ended with 0")
 
@@ -51,6 +51,20 @@ def test_the_end_of_the_job_is_told_before_the_stream_ends() -> None:
         outbox.offer(END)
         outbox.close("this agent does not lead any more")
         assert await soon(outbox) == END
+        assert await soon(outbox) is None
+
+    asyncio.run(run())
+
+
+def test_of_a_stream_that_lasts_for_months_no_request_is_remembered_for_ever() -> None:
+    async def run() -> None:
+        outbox = Outbox("n0")
+        for number in range(3 * KEPT):
+            outbox.ask(Stacks(f"op{number}", 1, ()))
+            assert await soon(outbox) == Stacks(f"op{number}", 1, ())
+            outbox.ask(Stacks(f"op{number}", 1, ()))
+        assert len(outbox._asked) == KEPT
+        outbox.close("over")
         assert await soon(outbox) is None
 
     asyncio.run(run())

@@ -107,3 +107,19 @@ def test_what_came_of_an_accepted_command_is_written_without_anyone_waiting() ->
         assert ledger.has_all(job)
 
     asyncio.run(test())
+
+
+def test_commands_that_are_long_over_are_forgotten() -> None:
+    async def test() -> None:
+        store = StrictStore()
+        ledger = await _ledger(store, [])
+        for number in range(3 * KEPT_COMMANDS):
+            job = Job(Policy(1, 1, 0), phase=Phase.RUNNING, operations=(_accepted(number),))
+            await ledger.write(job)
+            job = replace(job, operations=_over(job.operations))
+            assert await ledger.write(job) == {f"op{number}"}
+            assert ledger.stands(f"op{number}")
+            assert ledger.has_all(job)
+        assert len(await _standings(store)) == len(ledger._standings) == KEPT_COMMANDS
+
+    asyncio.run(test())

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from job_makers import Driver, make_node, running
 
+from elaunch.controller import answering
 from elaunch.controller.commands import Abort, Leave, Signal, Stacks, Start, Wait, requests_for
 from elaunch.controller.history import Entry, merged, told
-from elaunch.controller.job import Answer, RunPhase
+from elaunch.controller.job import Answer, Job, RunPhase
 from elaunch.controller.operations import EXIT_ABORTED, KINDS
 from elaunch.controller.state import NodeJoined, OperationsWritten, OperatorCommand, resume
 from elaunch.rendezvous.journal import Operation, Standing
@@ -410,6 +411,30 @@ def test_long_answers_are_cut() -> None:
     command(driver, "stacks")
     driver.tell(0, RunPhase.RUNNING, 1, answers=(Answer("op1", True, "x" * (1 << 20)),))
     assert len(standing(driver).answers["n0"]) < 150_000
+
+
+def test_an_answer_is_looked_for_where_something_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand nodes not a thousand are looked at for each that answers, nor for each that is lost."""
+    looks = 0
+
+    def counted(job: Job, operation_id: str, node_id: str, late: bool) -> str | None:
+        nonlocal looks
+        looks += 1
+        return found(job, operation_id, node_id, late)
+
+    found = answering._answer
+    monkeypatch.setattr(answering, "_answer", counted)
+    driver = running(2, 60)
+    command(driver, "signal", signal=10)
+    driver.happen(NodeJoined(make_node(60)))
+    driver.lose(60)
+    for n in range(59):
+        driver.tell(n, RunPhase.RUNNING, 1, answers=(Answer("op1", True, "sent"),))
+    assert standing(driver).standing is Standing.ACCEPTED
+    driver.lose(59)
+    assert standing(driver).answer == "SIGUSR1 was sent on 59 of 60 nodes"
+    assert "n60" not in standing(driver).answers
+    assert looks < 5 * 60
 
 
 # --- leaders that come and go ---------------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_makers import make_node
 
+from elaunch.controller.job import Job, Policy
+from elaunch.controller.mistrust import MOST_HOSTS, charged
 from elaunch.controller.quarantine import QuarantinePolicy, by_operator, left_out, screen, with_fault
 from elaunch.rendezvous.records import Fault, HostRecord, Phase, Reason, State, decode, encode
 
@@ -129,3 +131,13 @@ def test_a_host_that_is_needed_is_taken_back_whose_time_is_up_first() -> None:
     assert hosts(4) == ["h0", "h1", "h2", "h4"]
     assert hosts(5) == ["h0", "h4"]  # not enough in any case
     assert hosts(3, replace(POLICY, strict=True)) == ["h0", "h4"]
+
+
+def test_of_a_cloud_whose_hosts_never_come_again_only_the_last_ones_are_remembered() -> None:
+    job = Job(Policy(1, 1, 0), hosts=(HostRecord("bad", until=1e9, code="faults", times=1),))
+    for number in range(2 * MOST_HOSTS):
+        blamed = replace(job, generation=number, reason=Reason("rank_failed", "it fell"), blamed=f"h{number}")
+        job = charged(blamed, float(number))
+    known = [record.host for record in job.hosts]
+    assert len(known) == MOST_HOSTS
+    assert (known[0], known[-1]) == ("bad", f"h{2 * MOST_HOSTS - 1}")
