@@ -233,7 +233,7 @@ def test_a_damaged_list_of_keys_is_an_error_of_bounded_size() -> None:
         "ndarray",
         "BytesIO",
     ):
-        with pytest.raises(DamagedCheckpointError, match="shape"):
+        with pytest.raises(DamagedCheckpointError, match=r"shape|lacks"):
             decode([1], shape)
 
 
