@@ -30,8 +30,10 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
 
     It counts what it hands out. With ``num_workers=0`` that is what training used. A DataLoader with workers fetches
     ahead of training: iterate ``sampler.track(loader)`` then, which counts what came out of it. Without that
-    ``state_dict`` refuses; wrap the loader in nothing that looks a batch ahead itself. torchdata's StatefulDataLoader keeps this state along with its own, and needs no ``track``
-    for that; it cannot be restored into another world, which the sampler with ``track`` can.
+    ``state_dict`` refuses. Wrap the loader in nothing that looks a batch ahead by itself.
+
+    torchdata's StatefulDataLoader keeps this state along with its own, and needs no ``track`` for that; it cannot be
+    restored into another world, which the sampler with ``track`` can.
 
     ``set_epoch(e)`` starts epoch e, as with DistributedSampler; only the epoch that was restored is gone on with.
     Without any ``set_epoch``, each iteration after a complete one is the next epoch.
