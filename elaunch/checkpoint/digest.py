@@ -40,10 +40,10 @@ def differing(digests_by_rank: Sequence[Mapping[str, bytes]]) -> list[tuple[str,
 
 def difference(name: str, rank_a: int, rank_b: int) -> str:
     """One entry of :func:`differing` as a sentence for a person."""
-    return (
-        f"state {name!r} differs between ranks {rank_a} and {rank_b}, and only one of them would be kept; make it "
-        f"equal on all ranks, or declare it: PerRank({name.split('.')[0]})"
-    )
+    advice = "make it equal on all ranks"
+    if not name.endswith((".param_groups", ".state")):  # of optimizers, see there
+        advice += f", or declare it PerRank({name})"
+    return f"state {name!r} differs between ranks {rank_a} and {rank_b}, and only one would be kept; {advice}"
 
 
 def _feed(made: Any, value: Any) -> None:

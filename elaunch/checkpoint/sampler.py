@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 from collections.abc import Iterable, Iterator, Sized
-from types import FrameType
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
 from torch.utils.data import Sampler
 
+from elaunch.checkpoint.loaders import asked_by_torchdata, batch_of, fetched_ahead
 from elaunch.errors import StateError
 
 _CHUNK = 4096  # samples
-_CALLERS = 8  # frames between a loader and its sampler: there are 4 in torch 2.13
 Tail = Literal["exact", "pad", "drop"]
 
 
@@ -30,8 +28,10 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
 
     It counts what it hands out. With ``num_workers=0`` that is what training used. A DataLoader with workers fetches
     ahead of training: iterate ``sampler.track(loader)`` then, which counts what came out of it. Without that
-    ``state_dict`` refuses. torchdata's StatefulDataLoader keeps this state along with its own, and needs no ``track``
-    for that; it cannot be restored into another world, which the sampler with ``track`` can.
+    ``state_dict`` refuses. Wrap the loader in nothing that looks a batch ahead by itself.
+
+    torchdata's StatefulDataLoader keeps this state along with its own, and needs no ``track`` for that; it cannot be
+    restored into another world, which the sampler with ``track`` can.
 
     ``set_epoch(e)`` starts epoch e, as with DistributedSampler; only the epoch that was restored is gone on with.
     Without any ``set_epoch``, each iteration after a complete one is the next epoch.
@@ -87,7 +87,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         else:
             self._begin(self._position(self._tracked))
         self._tracked, self._to_track = self._to_track, False
-        self._restored, self._ahead = False, _fetched_ahead()
+        self._restored, self._ahead = False, fetched_ahead()
         iteration, base = self._iteration, self._base
         for sample in self._samples(base):
             if iteration == self._iteration:
@@ -102,7 +102,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         Raises:
             StateError: the loader has another sampler, or nothing tells how many samples are in a batch.
         """
-        batch = self._batch_of(loader)
+        batch = batch_of(loader, self)
         self._to_track = True
         for item in loader:
             iteration = self._iteration
@@ -120,7 +120,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         Raises:
             StateError: a loader with workers is iterated without ``track``: how far training is cannot be known.
         """
-        by_loader = _asked_by_torchdata()
+        by_loader = asked_by_torchdata()
         if self._ahead and not self._tracked and not by_loader:
             raise StateError(
                 "the DataLoader fetches samples ahead of training with its workers, so how far training is cannot be "
@@ -194,24 +194,6 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(int.from_bytes(drawn, "big") >> 1)
         return torch.randperm(self.length, generator=generator)
 
-    def _batch_of(self, loader: Any) -> int:
-        """Samples in a full batch of ``loader``."""
-        batches = getattr(loader, "batch_sampler", None)
-        if self not in (getattr(loader, "sampler", None), getattr(batches, "sampler", None)):
-            raise StateError(
-                "track: this is not the sampler of the loader; make it with DataLoader(data, sampler=sampler)"
-            )
-        if not getattr(loader, "in_order", True):
-            raise StateError(
-                "track: a loader with in_order=False gives batches in an order that cannot be gone on with"
-            )
-        size = getattr(loader, "batch_size", None) or getattr(batches, "batch_size", 1 if batches is None else None)
-        if not isinstance(size, int):
-            raise StateError(
-                "track: the loader's batch sampler has no batch_size, so what a batch uses cannot be known"
-            )
-        return size
-
 
 def _place(rank: int | None, world: int | None) -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
@@ -219,31 +201,3 @@ def _place(rank: int | None, world: int | None) -> tuple[int, int]:
     else:
         here = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     return here[0] if rank is None else rank, here[1] if world is None else world
-
-
-def _fetched_ahead() -> bool:
-    """Is a DataLoader with workers asking? Then samples are handed out long before training has them."""
-    for frame in _callers():
-        asking = frame.f_locals.get("self")
-        if type(asking).__module__.startswith(("torch.utils.data.", "torchdata.")) and _workers(asking) > 0:
-            return True
-    return False
-
-
-def _asked_by_torchdata() -> bool:
-    """Is a StatefulDataLoader asking, for the state that goes with the samples it has just been handed?"""
-    return any(str(frame.f_globals.get("__name__")).startswith("torchdata.") for frame in _callers())
-
-
-def _callers() -> Iterator[FrameType]:
-    frame = sys._getframe(2).f_back
-    for _ in range(_CALLERS):
-        if frame is None:
-            return
-        yield frame
-        frame = frame.f_back
-
-
-def _workers(asking: object) -> int:
-    number = getattr(asking, "_num_workers", 0)
-    return number if isinstance(number, int) else 0

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch]
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(300)]
 ROOT = Path(__file__).parents[2]
 PROCESSES = 4
-PATIENCE = 110  # seconds for all checks, of which they take 20 on two idle cores
+PATIENCE = 280  # seconds for all checks, of which they take 20 on two idle cores
 Results = dict[str, list[str]]
 
 

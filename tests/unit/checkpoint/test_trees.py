@@ -15,7 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elaunch.checkpoint.digest import differing, digest
+from elaunch.checkpoint.digest import difference, differing, digest
 from elaunch.checkpoint.per_rank import PerRank
 from elaunch.checkpoint.saved import nested, saved_keys
 from elaunch.checkpoint.states import States
@@ -233,7 +233,7 @@ def test_a_damaged_list_of_keys_is_an_error_of_bounded_size() -> None:
         "ndarray",
         "BytesIO",
     ):
-        with pytest.raises(DamagedCheckpointError, match="shape"):
+        with pytest.raises(DamagedCheckpointError, match=r"shape|lacks"):
             decode([1], shape)
 
 
@@ -263,4 +263,9 @@ def test_ranks_that_differ_are_named() -> None:
     for other in others:
         assert differing([same, same, other]) == [("data", 0, 2)]
     assert differing([same, same, same]) == []
+    assert difference("data", 0, 2).startswith(
+        "state 'data' differs between ranks 0 and 2, and only one would be kept; "
+    )
+    assert difference("data", 0, 2).endswith("or declare it PerRank(data)")
+    assert difference("optim.param_groups", 0, 2).endswith("make it equal on all ranks")
     assert values(x=PerRank({"a": 1})) == {}
