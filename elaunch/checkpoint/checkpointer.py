@@ -9,21 +9,18 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Literal
 
-from torch.distributed.checkpoint import DefaultSavePlanner
-from torch.distributed.checkpoint.planner import SavePlan
-
 import elaunch
 from elaunch.checkpoint import attempts, launched, planning
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
-from elaunch.checkpoint.digest import differing
+from elaunch.checkpoint.digest import difference, differing
 from elaunch.checkpoint.foreign import Load
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.launcher import Launcher
 from elaunch.checkpoint.manifest import Origin
 from elaunch.checkpoint.open_storage import open_storage, parent_of
-from elaunch.checkpoint.planning import Planned
+from elaunch.checkpoint.planning import Described, Planned
 from elaunch.checkpoint.ranks import Ranks, connect
 from elaunch.checkpoint.restoring import Restore, Restored, Wish
 from elaunch.checkpoint.retention import Keep, to_remove
@@ -190,33 +187,32 @@ class Checkpointer:
 
     def _stage(self) -> str:
         """Copy the state into this rank's image. What went wrong on this rank alone, in words."""
-        planner, plan, described, changed = self._described()
+        mine, changed = self._described()
         if self._planned is None or changed:
-            self._planned = planning.agree(planner, plan, described, self._front)
+            self._planned = planning.agree(mine, self._front)
             if self._image is not None:
                 self._image.close()
                 self._image = None
         try:
             if self._image is None:
                 self._image = Image(self._planned.share)
-            self._image.fill(planner)
+            self._image.fill(mine.planner())
         except (MemoryError, OSError) as error:
             return f"no memory for a copy of its state: {describe(error)}"
         return ""
 
-    def _described(self) -> tuple[DefaultSavePlanner, SavePlan, bytes, bool]:
+    def _described(self) -> tuple[Described, bool]:
         """What there is to save, and whether it has changed on any rank.
 
         Raises StateError on all where one cannot say.
         """
-        error, digests = "", {}
-        planner, plan, described = None, None, b""
+        mine, error, digests = Described({}, {}, []), "", {}
         try:
-            planner, plan, described = planning.describe(self._states.collect(), self._front.rank)
+            mine = planning.describe(self._states.collect())
             digests = {name: digest.hex() for name, digest in self._states.shared_values().items()}
         except StateError as problem:
             error = str(problem)
-        changed = self._planned is None or described != self._planned.described
+        changed = self._planned is None or mine.signature != self._planned.signature
         told = [
             json.loads(one)
             for one in self._front.share(json.dumps({"error": error, "changed": changed, "digests": digests}).encode())
@@ -225,11 +221,8 @@ class Checkpointer:
             if one["error"]:
                 raise StateError(one["error"])
         for name, one_rank, another in differing([_bytes(one["digests"]) for one in told]):
-            raise StateError(
-                f"state {name!r} differs between ranks {one_rank} and {another}: "
-                "declare it PerRank(...), or make it equal"
-            )
-        return planner, plan, described, any(one["changed"] for one in told)
+            raise StateError(difference(name, one_rank, another))
+        return mine, any(one["changed"] for one in told)
 
     def _save(self, step: int, broken: str) -> Save:
         if self._planned is None:

@@ -2,54 +2,84 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.distributed.checkpoint import DefaultSavePlanner, Metadata
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.tensor import DTensor
 
 from elaunch.checkpoint import plans
 from elaunch.checkpoint.manifest import Entry
 from elaunch.checkpoint.ranks import Ranks
+from elaunch.errors import StateError
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The state of this rank, by flattened key, and where each key stood in the nested one.
+
+    ``signature`` is all of it that a plan depends on. It is compared at every save, so it is cheap to make.
+    """
+
+    flat: dict[str, Any]
+    paths: dict[str, Any]
+    signature: list[tuple[Any, ...]]
+
+    def planner(self) -> DefaultSavePlanner:
+        """DCP's planner, which finds the values of this state."""
+        planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+        planner.set_up_planner(self.flat)
+        return planner
 
 
 @dataclass(slots=True)
 class Planned:
     """The plan that is carried out: this rank's share of it, and on rank 0 the metadata of the whole.
 
-    ``described`` is this rank's part before any was given to another: a state of the same description needs no new
-    plan.
+    ``signature`` is that of this rank's state: one of the same signature needs no new plan.
     """
 
-    described: bytes
+    signature: list[tuple[Any, ...]]
     share: SavePlan
     metadata: Metadata | None
     entries: dict[str, Entry] = field(default_factory=dict)
     meshes: tuple[dict[str, Any], ...] = ()
 
 
-def describe(state: dict[str, Any], rank: int) -> tuple[DefaultSavePlanner, SavePlan, bytes]:
-    """What this rank has: the planner that finds it, DCP's local plan, and that plan in bytes."""
-    planner = DefaultSavePlanner()
-    planner.set_up_planner(state, is_coordinator=rank == 0)
-    plan = planner.create_local_plan()
-    return planner, plan, plans.encode(plan)
+def describe(state: dict[str, Any]) -> Described:
+    """What this rank has."""
+    flat, paths = flatten_state_dict(state)
+    return Described(flat, paths, [_signature(key, value) for key, value in flat.items()])
 
 
-def agree(planner: DefaultSavePlanner, plan: SavePlan, described: bytes, ranks: Ranks) -> Planned:
-    """Share the work between all ranks. Collective. Raises ValueError on rank 0 for plans that do not fit together."""
-    everyone = [plans.decode(one) for one in ranks.gather(described)]
-    metadata, answers = None, []
+def agree(mine: Described, ranks: Ranks) -> Planned:
+    """Share the work between all ranks. Collective. Raises StateError on all of them where their states do not fit."""
+    plan = replace(mine.planner().create_local_plan(), planner_data=mine.paths)
+    everyone = [plans.decode(one) for one in ranks.gather(plans.encode(plan))]
+    shares, metadata, error = [], None, ""
     if everyone:
-        shares, metadata = DefaultSavePlanner().create_global_plan(everyone)
-        answers = [plans.encode_share(one, share) for one, share in zip(everyone, shares, strict=True)]
+        try:
+            shares, metadata = DefaultSavePlanner().create_global_plan(everyone)
+        except (ValueError, AssertionError) as problem:
+            error = f"the states of the ranks do not fit together: {problem}"
+    if error := ranks.tell(error.encode()).decode():
+        raise StateError(error)
+    answers = [plans.encode_share(one, share) for one, share in zip(everyone, shares, strict=True)]
     share = plans.decode_share(plan, ranks.deal(answers))
     if metadata is None:
-        return Planned(described, share, None)
-    entries = {key: _entry(value, planner.state_dict.get(key)) for key, value in metadata.state_dict_metadata.items()}
-    return Planned(described, share, metadata, entries, _meshes(planner.state_dict))
+        return Planned(mine.signature, share, None)
+    entries = {key: _entry(value, mine.flat.get(key)) for key, value in metadata.state_dict_metadata.items()}
+    return Planned(mine.signature, share, metadata, entries, _meshes(mine.flat))
+
+
+def _signature(key: str, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, torch.Tensor):
+        return (key,)
+    common = key, value.dtype, value.shape, value.requires_grad
+    return (*common, value.placements, value.device_mesh) if isinstance(value, DTensor) else common
 
 
 def _entry(value: Any, here: Any) -> Entry:
