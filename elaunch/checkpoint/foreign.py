@@ -59,13 +59,13 @@ class Load:
         return {"error": "", "metadata": _text(metadata), "manifest": _text(known), "sizes": sizes}
 
     def _contents(self, found: dict[str, Any]) -> Contents:
-        data, sizes = base64.b85decode(found["metadata"]), found["sizes"]
+        data, sizes = base64.b64decode(found["metadata"]), found["sizes"]
         if not found["manifest"]:
             where = f"{self.name}/{layout.METADATA}"
             metadata = unpickling.load_metadata(data, where)
             check_metadata(metadata, sizes, where)
             return Contents(self.storage, self.name, metadata, None, self.ranks.size)
-        known = manifest.decode(base64.b85decode(found["manifest"]), f"{self.name}/{layout.MANIFEST}")
+        known = manifest.decode(base64.b64decode(found["manifest"]), f"{self.name}/{layout.MANIFEST}")
         for file, told in known.files.items():
             if sizes.get(file) != told.size:
                 raise DamagedCheckpointError(
@@ -75,4 +75,4 @@ class Load:
 
 
 def _text(data: bytes) -> str:
-    return base64.b85encode(data).decode()
+    return base64.b64encode(data).decode()

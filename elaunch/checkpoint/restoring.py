@@ -119,8 +119,8 @@ class Restore:
             "name": one.name,
             "error": "",
             "step": one.step,
-            "manifest": base64.b85encode(data).decode(),
-            "metadata": base64.b85encode(metadata).decode(),
+            "manifest": base64.b64encode(data).decode(),
+            "metadata": base64.b64encode(metadata).decode(),
         }
 
     def _is_committed(self, name: str) -> bool:
@@ -147,7 +147,7 @@ class Restore:
         try:
             with_hold = self.storage.reading(f"{name}/{layout.MANIFEST}")
             try:
-                self._load(name, base64.b85decode(chosen["manifest"]), base64.b85decode(chosen["metadata"]))
+                self._load(name, base64.b64decode(chosen["manifest"]), base64.b64decode(chosen["metadata"]))
             finally:
                 with_hold.release()
         except DamagedCheckpointError as error:
