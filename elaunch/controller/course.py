@@ -61,6 +61,7 @@ class Course:
         """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at."""
         offset = self._clock.wall() - self._now
         self.job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
+        self.vigil.recall(self.job.learnt)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)
         self._ledger.note([Entry("leading", f"{host} ({leader}) leads", self.job.generation)])
@@ -99,6 +100,7 @@ class Course:
         judgement = self.vigil.judge(self._now)
         if judgement is None:
             return []
+        self.job = replace(self.job, learnt=self.vigil.handed_on(self.job.learnt))
         for silent in judgement.silent:
             self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
             self._ledger.note([Entry("node_silent", silent.text, self.vigil.generation)])

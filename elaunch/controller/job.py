@@ -11,6 +11,7 @@ from elaunch.rendezvous.records import Drain, Member, Node, Phase, Plan, Reason,
 from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import HostRecord as HostRecord
+from elaunch.rendezvous.records import Learnt as Learnt
 from elaunch.rendezvous.records import RankExit as RankExit
 
 BEGINNING = Reason("start", "the job starts")
@@ -144,6 +145,7 @@ class Job:
     ``hosts`` are those with faults to remember, ``blamed`` is the one to which the last fault belongs.
     ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
     those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
+    ``learnt`` is what the next leader is to know of the job's pace.
     """
 
     policy: Policy
@@ -182,6 +184,7 @@ class Job:
     drained: tuple[Drain, ...] = ()
     leaving: int = 0
     passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
+    learnt: Learnt = field(default_factory=Learnt)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -210,6 +213,7 @@ class Job:
             self.policy.max_nodes if self.scaled else 0,
             self.from_step,
             self.drained,
+            self.learnt,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -114,7 +114,7 @@ def resume(
         # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
         if state.phase.final:
             return replace(job, plan=None, restart_count=0, hosts=state.hosts)
-        job = replace(job, history=state.history, hosts=state.hosts)
+        job = replace(job, history=state.history, hosts=state.hosts, learnt=state.learnt)
         return replace(job, plan=None, restart_count=state.restart_count)
     job = replace(
         job,
@@ -132,6 +132,7 @@ def resume(
         failures=(state.root,) if state.root else (),
         formed=True,
         from_step=state.from_step,
+        learnt=state.learnt,
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
@@ -199,12 +201,30 @@ class HostRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a job has shown of its own pace, in seconds: a generation hands it to the next, a leader to its successor.
+
+    ``step`` is a usual step, ``longest`` and ``second`` the longest pauses after the start, ``first`` the longest one
+    of a start that went well, ``sections`` the longest time in each section. ``going`` is the last generation that has
+    got going, 0 for none.
+    """
+
+    step: float = 0.0
+    longest: float = 0.0
+    second: float = 0.0
+    first: float = 0.0
+    sections: Mapping[str, float] = field(default_factory=dict)
+    going: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
     ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart,
     ``evidence`` whether stacks are taken first. ``world`` is the number of ranks that the job began with.
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
+    ``learnt`` is the job's pace as far as the next leader should know it.
     ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
     asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
     """
@@ -226,6 +246,7 @@ class State:
     max_nodes: int = 0
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
+    learnt: Learnt = field(default_factory=Learnt)
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,9 +309,19 @@ def _build(kind: type[R], data: dict[str, Any]) -> R:
             values["history"] = _build(
                 History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks")}}
             )
+        if "learnt" in values:
+            values["learnt"] = _learnt(values["learnt"])
         if root := values.get("root"):
             values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
         values["drained"] = tuple(_build(Drain, d) for d in values.get("drained", ()))
     if kind is Drain:
         values["nodes"] = tuple(values["nodes"])
     return kind(**values)
+
+
+def _learnt(data: dict[str, Any]) -> Learnt:
+    found = _build(Learnt, data)
+    figures = [found.step, found.longest, found.second, found.first, *found.sections.values()]
+    if not all(isinstance(figure, _NUMBER) and 0 <= figure < math.inf for figure in figures):
+        raise TypeError(f"learnt={data!r}: these are no numbers of seconds")
+    return found
