@@ -33,6 +33,7 @@ from elaunch.controller.state import (
 )
 from elaunch.controller.streams import Outbox
 from elaunch.controller.vigil import Vigil
+from elaunch.errors import BadRecordError
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Phase, Reason
 
@@ -64,6 +65,9 @@ class Course:
         self.vigil.recall(self.job.learnt)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)
+        if found.defect:
+            self._log.error(BadRecordError.code, text=found.defect)
+            self._ledger.note([Entry(BadRecordError.code, found.defect, self.job.generation)])
         self._ledger.note([Entry("leading", f"{host} ({leader}) leads", self.job.generation)])
 
     def take(self, event: Event) -> None:

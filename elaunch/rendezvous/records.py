@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, TypeVar
 
+from elaunch.errors import BadRecordError
+from elaunch.rendezvous.shapes import built
+
 R = TypeVar("R")
 
 
@@ -216,6 +219,12 @@ class Learnt:
     sections: Mapping[str, float] = field(default_factory=dict)
     going: int = 0
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where these are no seconds."""
+        figures = (self.step, self.longest, self.second, self.first, *self.sections.values())
+        if not all(0 <= figure < math.inf for figure in figures):
+            raise ValueError("a pause, a step or a section of no number of seconds")
+
 
 @dataclass(frozen=True, slots=True)
 class State:
@@ -248,6 +257,13 @@ class State:
     drained: tuple[Drain, ...] = ()
     learnt: Learnt = field(default_factory=Learnt)
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where no leader has written it."""
+        if self.generation < 0 or self.restart_count < 0:
+            raise ValueError(f"generation {self.generation}, restart {self.restart_count}: below 0")
+        if self.verdict not in ("", *(phase.value for phase in Phase if phase.final)):
+            raise ValueError(f"verdict={self.verdict!r} is no phase that a job ends in")
+
 
 @dataclass(frozen=True, slots=True)
 class Leader:
@@ -264,7 +280,7 @@ class Controller:
 
     controller_id: str
     address: str
-    lease_ttl: int
+    lease_ttl: float
     host: str = ""
     pid: int = 0
     version: str = ""
@@ -276,52 +292,20 @@ def encode(record: Any) -> bytes:
     return json.dumps(data, separators=(",", ":")).encode()
 
 
-_NUMBER = (int, float)
-_KINDS: dict[str, Any] = {"int": _NUMBER, "float": _NUMBER, "str": str, "bool": bool}
-
-
 def decode(kind: type[R], value: bytes) -> R:
     """The record in ``value``. Raises ValueError if it is none of that kind."""
     try:
-        data = json.loads(value)
-        return _build(kind, data)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"not a {kind.__name__}: {error}") from error
-
-
-def _build(kind: type[R], data: dict[str, Any]) -> R:
-    known = {f.name: str(f.type) for f in dataclasses.fields(kind) if f.init}  # type: ignore[arg-type]
-    values = {name: value for name, value in data.items() if name in known}
-    for name, value in values.items():
-        if not isinstance(value, _KINDS.get(known[name], object)):
-            raise TypeError(f"{name}={value!r} is no {known[name]}")
-    if kind in (Plan, State):
-        values["reason"] = _build(Reason, values["reason"])
-    if kind is Plan:
-        values["members"] = tuple(_build(Member, m) for m in values["members"])
-    if kind is State:
-        values["phase"] = Phase(values["phase"])
-        values["hosts"] = tuple(
-            _build(HostRecord, {**host, "faults": tuple(_build(Fault, fault) for fault in host.get("faults", ()))})
-            for host in values.get("hosts", ())
-        )
-        if history := values.get("history"):
-            values["history"] = _build(
-                History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks")}}
-            )
-        if "learnt" in values:
-            values["learnt"] = _learnt(values["learnt"])
-        if root := values.get("root"):
-            values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
-        values["drained"] = tuple(_build(Drain, d) for d in values.get("drained", ()))
-    if kind is Drain:
-        values["nodes"] = tuple(values["nodes"])
-    return kind(**values)
-
-
-def _learnt(data: dict[str, Any]) -> Learnt:
-    found = _build(Learnt, data)
-    figures = [found.step, found.longest, found.second, found.first, *found.sections.values()]
-    if not all(isinstance(figure, _NUMBER) and 0 <= figure < math.inf for figure in figures):
-        raise TypeError(f"learnt={data!r}: these are no numbers of seconds")
+        found: R = built(kind, json.loads(value))
+    except RecursionError:
+        raise ValueError(f"not a {kind.__name__}: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from None
     return found
+
+
+def read(kind: type[R], key: str, value: bytes) -> R:
+    """The record that etcd has in ``key``, which the job cannot do without. Raises BadRecordError."""
+    try:
+        return decode(kind, value)
+    except ValueError as error:
+        raise BadRecordError(key, str(error)) from None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from elaunch.clock import SystemClock
-from elaunch.controller.commands import Abort, Leave, Signal, Start
+from elaunch.controller.commands import Abort, End, Leave, Signal, Start
 from elaunch.controller.job import Answer, NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
 from elaunch.controller.operating import outcome, submit
@@ -58,6 +58,7 @@ class FakeAgent:
     starts: list[int] = field(default_factory=list)
     signals: dict[str, int] = field(default_factory=dict)
     silent: bool = False
+    end: End | None = None
 
     async def follow(self, term: Term) -> None:
         outbox = term.attach(self.node.node_id)
@@ -67,7 +68,9 @@ class FakeAgent:
             term.receive(self.status)
 
     def _obey(self, command: object) -> None:
-        if isinstance(command, Start) and command.generation > self.status.generation:
+        if isinstance(command, End):
+            self.end = command
+        elif isinstance(command, Start) and command.generation > self.status.generation:
             self.starts.append(command.generation)
             self.status = replace(self.status, generation=command.generation, phase=RunPhase.RUNNING)
         elif isinstance(command, Abort):
