@@ -102,6 +102,16 @@ def _waits_of(key: Key, seen: Mapping[int, Seen]) -> Iterable[Wait]:
         )
 
 
+def awaited(views: Sequence[RankView]) -> dict[int, int]:
+    """The ranks that others wait for and that wait for nobody themselves, each with how many wait for it."""
+    waiting = {view.rank for view in views if view.waiting}
+    found: dict[int, int] = {}
+    for wait in waits(views) if waiting else ():
+        for rank in set(wait.absent) - waiting:
+            found[rank] = max(found.get(rank, 0), len(wait.inside))
+    return found
+
+
 def circle(found: Sequence[Wait]) -> tuple[tuple[RankView, Wait], ...]:
     """Ranks that wait for each other in a ring, each with what it waits in; () where there is none."""
     place = {view.rank: (view, wait) for wait in found if wait.absent for view in wait.inside}

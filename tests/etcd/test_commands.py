@@ -12,8 +12,10 @@ import pytest
 from elaunch.controller.chronicle import follow_happenings, happenings
 from elaunch.controller.ledger import KEPT_COMMANDS, KEPT_EVENTS
 from elaunch.controller.operating import submit, verdict
+from elaunch.controller.operator_server import status_of
 from elaunch.controller.survey import job_names, overview
 from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError, UnansweredError
+from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.keys import JobKeys
@@ -196,6 +198,29 @@ def test_history_and_commands_are_bounded(play) -> None:
 
     run_long = play
     run_long(test)
+
+
+def test_a_leader_tells_who_is_waited_for(play) -> None:
+    async def test(world: World) -> None:
+        async with world.led() as term:
+            await until(lambda: term.job.phase is Phase.RUNNING)
+            for node, started in (("n0", 3), ("n1", 2)):
+                group = GroupProgress("default", 4, started, 2, "all_reduce float32[8]")
+                numbers = range(2) if node == "n0" else range(2, 4)
+                ranks = [
+                    RankProgress(n, n, 40 + n, "S", attached=True, progress_age=12.0, groups=(group,)) for n in numbers
+                ]
+                term.hear(Heartbeat(node, 1, 0.25, tuple(ranks)))
+            lines = status_of(term).ranks
+            assert [(line.rank, line.awaited_by, line.waits_in) for line in lines] == [
+                (0, 0, "all_reduce float32[8]"),
+                (1, 0, "all_reduce float32[8]"),
+                (2, 2, ""),
+                (3, 2, ""),
+            ]
+            assert {line.progress_seconds for line in lines} == {12.0}
+
+    play(test)
 
 
 def test_events_are_followed_to_the_end_of_the_job(play) -> None:

@@ -14,6 +14,7 @@ from elaunch.controller.blame import Hang
 from elaunch.controller.hang import diagnose
 from elaunch.controller.limits import Limits
 from elaunch.controller.sightings import RankView, Sightings
+from elaunch.controller.waits import awaited
 from elaunch.progress import Heartbeat, RankProgress
 
 LIMITS = Limits(hang=40.0, section=400.0)
@@ -391,6 +392,12 @@ def test_ranks_that_all_moved_just_now_do_not_hang(ranks: list[RankView]) -> Non
         replace(r, state_age=0.0, progress=replace(r.progress, progress_age=0.0, section_left=None)) for r in ranks
     ]
     assert diagnose(fresh, LIMITS) is None
+
+
+@given(st.sets(st.integers(0, 7), max_size=7))
+def test_who_is_waited_for_is_known_at_once(absent: set[int]) -> None:
+    ranks = waiting_for(*(outside(rank, 117, 0) for rank in absent), idle=1.0)
+    assert awaited(ranks) == dict.fromkeys(absent, 8 - len(absent))
 
 
 # --- a process group that is not made yet -------------------------------------------------------------------------
