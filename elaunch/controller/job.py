@@ -144,8 +144,8 @@ class Job:
     ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
     ``hosts`` are those with faults to remember, ``blamed`` is the one to which the last fault belongs.
     ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
-    those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
-    ``learnt`` is what the next leader is to know of the job's pace.
+    those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's;
+    ``least`` is the minimum that the job was started with. ``learnt`` is what the next leader is to know of its pace.
     """
 
     policy: Policy
@@ -180,6 +180,7 @@ class Job:
     operations: tuple[Operation, ...] = ()
     answer_by: Mapping[str, float] = field(default_factory=dict)
     scaled: bool = False
+    least: int = 1
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
     leaving: int = 0

@@ -101,7 +101,8 @@ def resume(
     ``now``.
     """
     views = {node.node_id: NodeView(node) for node in nodes}
-    job = lapse(Job(policy=policy, nodes=views, since=now, wall_offset=wall_offset), operations)
+    job = Job(policy=policy, nodes=views, since=now, wall_offset=wall_offset, least=policy.min_nodes)
+    job = lapse(job, operations)
     if state is None:
         return job
     generation = max(state.generation, plan.generation if plan else 0)
