@@ -12,6 +12,7 @@ from dataclasses import replace
 import structlog
 
 from elaunch.clock import Clock
+from elaunch.controller.answering import disown
 from elaunch.controller.audience import Audience
 from elaunch.controller.history import Entry, saved, told
 from elaunch.controller.intake import Found
@@ -58,10 +59,16 @@ class Course:
     def _now(self) -> float:
         return self._clock.monotonic()
 
-    def begin(self, found: Found, accepted: tuple[Operation, ...], leader: str) -> None:
-        """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at."""
+    def begin(
+        self, found: Found, accepted: tuple[Operation, ...], leader: str, unsealed: tuple[Operation, ...] = ()
+    ) -> None:
+        """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at.
+
+        ``unsealed`` are said to be such, and were written by no operator: they are refused, so as not to stay open.
+        """
         offset = self._clock.wall() - self._now
         self.job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
+        self.job = disown(self.job, unsealed)
         self.vigil.recall(self.job.learnt)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)

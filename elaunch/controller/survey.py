@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from urllib.parse import unquote
 
 from elaunch.controller.intake import node_in
-from elaunch.errors import BadRecordError, CommandRefusedError, NoSuchJobError
-from elaunch.rendezvous.journal import Operation, decode_operation
+from elaunch.controller.operations import OVER
+from elaunch.errors import BadRecordError, CommandRefusedError, JobFinishedError, NoSuchJobError
+from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import ROOT, JobKeys
 from elaunch.rendezvous.records import Leader, Node, Phase, Plan, Spec, State, read
 from elaunch.rendezvous.store import KeyValue, Store
@@ -74,7 +75,7 @@ async def _overview(store: Store, job: str) -> Overview:
         raise NoSuchJobError(f"no job {job!r} in this etcd; elaunch ps lists those that there are")
     known = _read(State, state)
     planned = await store.get(keys.plan(known.generation)) if known else None
-    return Overview(
+    seen = Overview(
         job=job,
         state=known,
         spec=_read(Spec, spec),
@@ -84,6 +85,14 @@ async def _overview(store: Store, job: str) -> Overview:
         nodes=tuple(sorted((node_in(kv) for kv in nodes.items), key=lambda node: node.joined)),
         operations=_operations(commands.items),
     )
+    if not (seen.over and seen.leader is None and not seen.nodes):
+        return seen
+    # Nobody is left to carry a command out, or to say that it came too late.
+    return replace(seen, operations=tuple(_expired(o) if o.standing.open else o for o in seen.operations))
+
+
+def _expired(operation: Operation) -> Operation:
+    return replace(operation, standing=Standing.FAILED, answer=OVER, exit_code=JobFinishedError.exit_code)
 
 
 def _plan(state: State | None, found: KeyValue | None) -> Plan | None:

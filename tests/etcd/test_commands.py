@@ -6,9 +6,11 @@ import asyncio
 import json
 import uuid
 from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
+from elaunch.controller.access import parse_tokens
 from elaunch.controller.chronicle import follow_happenings, happenings
 from elaunch.controller.ledger import KEPT_COMMANDS, KEPT_EVENTS
 from elaunch.controller.operating import submit, verdict
@@ -17,7 +19,7 @@ from elaunch.controller.survey import job_names, overview
 from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError, UnansweredError
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.journal import Operation, Standing
+from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Leader, Node, Phase, Reason, State, encode
 from tests.etcd.running import run
@@ -219,6 +221,63 @@ def test_a_leader_tells_who_is_waited_for(play) -> None:
                 (3, 2, ""),
             ]
             assert {line.progress_seconds for line in lines} == {12.0}
+
+    play(test)
+
+
+TOKENS = parse_tokens(f"operator {'o' * 20}\nagent {'a' * 20}")
+
+
+def test_a_command_that_nobody_has_sealed_is_settled_though_it_is_said_to_be_accepted(play) -> None:
+    async def test(world: World) -> None:
+        forged = Operation("forged", "restart", WHO, 1.0, standing=Standing.ACCEPTED, generation=1)
+        sealed = await submit(world.store, world.keys.job, "restart", WHO, 5.0, "", TOKENS)
+        for operation in (forged, replace(sealed, standing=Standing.ACCEPTED, generation=1)):
+            await world.store.put(world.keys.command(operation.id), encode(operation))
+        async with world.led() as term:
+            term.access = TOKENS.access()
+            told = await world.through(forged)
+            assert (told.standing, told.exit_code) == (Standing.REFUSED, 77)
+            assert "operator's token" in told.answer
+            left = await overview(world.store, world.keys.job)
+            assert [o.id for o in left.operations if o.standing.open] == [sealed.id], "it waits for its generation"
+            assert term.job.generation == 1
+
+    play(test)
+
+
+@pytest.mark.parametrize("standing", [Standing.PENDING, Standing.ACCEPTED])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_command_of_a_job_of_which_nobody_is_left_does_not_stay_open(play, standing: Standing, ended: bool) -> None:
+    async def test(world: World) -> None:
+        asked = await world.command("restart")
+        await world.store.put(world.keys.command(asked.id), encode(replace(asked, standing=standing)))
+        if ended:
+            state = State(Phase.SUCCEEDED, 1, 0, Reason("succeeded", "every rank ended with 0"))
+            await world.store.put(world.keys.state, encode(state))
+        await world.store.delete(world.keys.leader)
+        for node_id in list(world.agents):
+            await world.leave(node_id)
+        (seen,) = (await overview(world.store, world.keys.job)).operations
+        assert (seen.standing, seen.exit_code) == (Standing.FAILED, 67)
+        told = await world.through(asked)  # long before its time is over
+        assert isinstance(verdict(world.keys.job, told, 10.0), JobFinishedError)
+        written = await world.store.get(world.keys.command(asked.id))
+        assert written is not None
+        assert decode_operation(written.value, 1).standing is Standing.FAILED
+
+    play(test)
+
+
+def test_a_command_stands_while_somebody_may_lead_again(play) -> None:
+    async def test(world: World) -> None:
+        asked = await world.command("restart")
+        await world.store.delete(world.keys.leader)
+        (seen,) = (await overview(world.store, world.keys.job)).operations
+        assert seen.standing is Standing.PENDING
+        assert (await world.through(asked, 2.5)).standing is Standing.PENDING
+        async with world.led():
+            assert (await world.through(asked)).standing is Standing.DONE
 
     play(test)
 
