@@ -15,15 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
 from elaunch.controller.sightings import RankView
+from elaunch.controller.window import MOST_SPANS, Mark, Window, begin
 
-STEPS = 10  # that a window has at least, or so many collectives: so a slow rank is told within 20, heartbeats included
-SECONDS = 4.0  # that it has as well for programs that do not tell their steps
-SPANS = 4  # between two heartbeats each, that it has at least: fewer do not tell a slow step from many
-MOST_SPANS = 64
 MOST_PEERS = 256  # ranks that a suspect is compared with
 SUSTAINED = 0.75  # of the steps of a window
 LEAST_EXCESS = 0.1  # seconds that the rank was behind in a window: a scheduler's hiccup is no news
@@ -63,54 +59,12 @@ class Straggler:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """``done`` counts steps or collectives, ``own`` and ``total`` are cumulative seconds."""
-
-    done: int
-    own: float
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Window:
-    """The newest part of what is known of a rank: long enough to judge by. Rates are own seconds per unit."""
-
-    marks: tuple[_Mark, ...]
-    stepping: bool
-
-    @property
-    def units(self) -> float:
-        """Steps, or seconds."""
-        return self._units(self.marks[0], self.marks[-1])
-
-    @property
-    def rate(self) -> float:
-        return self._rate(self.marks[0], self.marks[-1])
-
-    def held(self, share: float) -> float:
-        """The rate that this share of its steps (or collectives) has at least."""
-        spans = [(self._rate(a, b), b.done - a.done) for a, b in pairwise(self.marks)]
-        left = (self.marks[-1].done - self.marks[0].done) * (1.0 - share)
-        for rate, weight in sorted(spans):
-            left -= weight
-            if left < -1e-9:
-                return rate
-        return max(spans)[0]
-
-    def _units(self, start: _Mark, end: _Mark) -> float:
-        return float(end.done - start.done) if self.stepping else end.total - start.total
-
-    def _rate(self, start: _Mark, end: _Mark) -> float:
-        return (end.own - start.own) / max(self._units(start, end), 1e-9)
-
-
 class Stragglers:
     """Watches one generation's ranks."""
 
     def __init__(self, policy: StragglerPolicy | None = None) -> None:
         self._policy = policy or StragglerPolicy()
-        self._marks: dict[int, list[_Mark]] = {}
+        self._marks: dict[int, list[Mark]] = {}
         self._slow: dict[int, float] = {}
 
     @property
@@ -124,7 +78,7 @@ class Stragglers:
         if self._policy.factor <= 0 or len(here) < 2:
             return ()
         stepping = all(view.progress.step >= 0 for view in here)
-        windows: dict[int, _Window] = {}
+        windows: dict[int, Window] = {}
         for view in here:
             if found := self._window(view, stepping):
                 windows[view.rank] = found
@@ -140,7 +94,7 @@ class Stragglers:
         ]
         return tuple(sorted(changed, key=lambda news: (-news.ratio, news.rank)))
 
-    def _suspects(self, windows: Mapping[int, _Window]) -> set[int]:
+    def _suspects(self, windows: Mapping[int, Window]) -> set[int]:
         """Those worth a closer look: there may be tens of thousands of ranks. Told ones, and those slow on average."""
         peers = without_each([window.rate for window in windows.values()])
         least = SUSTAINED * self._policy.factor
@@ -149,11 +103,11 @@ class Stragglers:
         }
         return slow | (self._slow.keys() & windows.keys())
 
-    def _window(self, view: RankView, stepping: bool) -> _Window | None:
+    def _window(self, view: RankView, stepping: bool) -> Window | None:
         """The newest window of a rank; None while it is too short or was broken by a section."""
         rank = view.progress
         done = rank.step if stepping else sum(group.started for group in rank.groups)
-        mark = _Mark(done, rank.own_seconds, rank.own_seconds + rank.waited_seconds)
+        mark = Mark(done, rank.own_seconds, rank.own_seconds + rank.waited_seconds)
         marks = self._marks.setdefault(view.rank, [])
         broken = marks and (mark.done < marks[-1].done or mark.own < marks[-1].own or mark.total < marks[-1].total)
         if rank.section or broken:
@@ -162,11 +116,11 @@ class Stragglers:
                 return None
         if not marks or mark.done > marks[-1].done:  # what a rank does alone for long is one span
             marks.append(mark)
-        first = _begin(marks, stepping)
+        first = begin(marks, stepping)
         del marks[: max(0, first, len(marks) - MOST_SPANS)]
-        return _Window(tuple(marks), stepping) if first >= 0 else None
+        return Window(tuple(marks), stepping) if first >= 0 else None
 
-    def _judge(self, view: RankView, window: _Window, peers: float) -> Straggler | None:
+    def _judge(self, view: RankView, window: Window, peers: float) -> Straggler | None:
         policy, told = self._policy, view.rank in self._slow
         low, high = window.held(SUSTAINED), window.held(1.0 - SUSTAINED)
         slow = _ratio(low, peers) >= policy.factor and (low - peers) * window.units >= policy.least_excess
@@ -194,16 +148,6 @@ def without_each(rates: Sequence[float]) -> list[float]:
     for place, index in enumerate(order):
         found[index] = (values[low + (place <= low)] + values[high + (place <= high)]) / 2
     return found
-
-
-def _begin(marks: Sequence[_Mark], stepping: bool) -> int:
-    """The mark at which the shortest window begins that ends with the last one; -1 for none."""
-    last = marks[-1]
-    for place in range(len(marks) - 1 - SPANS, -1, -1):
-        mark = marks[place]
-        if last.done - mark.done >= STEPS and (stepping or last.total - mark.total >= SECONDS):
-            return place
-    return -1
 
 
 def _ratio(own: float, peers: float) -> float:
