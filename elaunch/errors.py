@@ -168,7 +168,36 @@ class StateError(CheckpointError):
 class DamagedCheckpointError(CheckpointError):
     """What is stored is not what was saved: cut off, changed, or never a checkpoint."""
 
+    exit_code = 65  # EX_DATAERR of sysexits.h
     code = "checkpoint_damaged"
+
+
+class NoCheckpointError(CheckpointError):
+    """There is no such directory, or no such checkpoint in it."""
+
+    exit_code = 66  # EX_NOINPUT of sysexits.h
+    code = "checkpoint_not_found"
+
+
+class CheckpointRefusedError(CheckpointError):
+    """What was asked for would lose something, or cannot be done with this checkpoint."""
+
+    exit_code = 68
+    code = "checkpoint_refused"
+
+
+class StorageError(CheckpointError):
+    """A file system or object store does not do its part: an I/O error, no space, a time-out."""
+
+    exit_code = 74  # EX_IOERR of sysexits.h
+    code = "checkpoint_storage"
+
+
+class StorageAccessError(CheckpointError):
+    """A file or directory may not be read, or not be written."""
+
+    exit_code = 77  # EX_NOPERM of sysexits.h
+    code = "checkpoint_access"
 
 
 class DirectoryInUseError(CheckpointError):

@@ -19,6 +19,12 @@ def text(value: str) -> bytes:
     return _LENGTH.pack(len(encoded)) + encoded
 
 
+def long_text(value: str, most: int) -> bytes:
+    """A text, of which ``most`` bytes are kept: 65535 at most."""
+    encoded = value.encode(errors="replace")[:most]
+    return _COUNT.pack(len(encoded)) + encoded
+
+
 def several(parts: Iterable[bytes], room: int) -> bytes:
     """A list of packed things, without the last ones where more than ``room`` bytes would be needed."""
     kept: list[bytes] = []
@@ -48,6 +54,10 @@ class Cursor:
 
     def text(self) -> str:
         (length,) = self.take(_LENGTH)
+        return self._bytes(length).decode(errors="replace")
+
+    def long_text(self) -> str:
+        (length,) = self.take(_COUNT)
         return self._bytes(length).decode(errors="replace")
 
     def block(self, layout: struct.Struct) -> bytes:

@@ -20,6 +20,8 @@ from typing import Final, TypeVar
 from elaunch.double_buffer import DoubleBuffer
 from elaunch.packing import Cursor, several, text
 from elaunch.progress import GroupProgress
+from elaunch.report_page import SIZE as REPORTS
+from elaunch.report_page import ReportPage
 
 T = TypeVar("T")
 
@@ -31,11 +33,12 @@ FLIGHT: Final = "ELAUNCH_FLIGHT_RECORD"
 """The variable that names the file that a rank writes torch's flight record to."""
 STACKS_SIGNAL: Final = signal.SIGRTMAX - 5
 """Has a rank write its stacks, where its page says that there is a handler. Real-time signals are rarely used."""
-SIZE: Final = 64 << 10
+_PROGRESS = 64 << 10
+SIZE: Final = _PROGRESS + REPORTS
 
-_MAGIC = b"elaunch\x01"  # the last byte is the version of the layout
+_MAGIC = b"elaunch\x02"  # the last byte is the version of the layout
 _CELLS = slice(0, 256)
-_NOTICE_AT, _SECTIONS_AT, _BEAT_AT = slice(1 << 10, 2 << 10), slice(2 << 10, 16 << 10), slice(16 << 10, SIZE)
+_NOTICE_AT, _SECTIONS_AT, _BEAT_AT = slice(1 << 10, 2 << 10), slice(2 << 10, 16 << 10), slice(16 << 10, _PROGRESS)
 _BEAT = struct.Struct("<QQdd")
 _GROUP = struct.Struct("<IQQ")
 _RUN = struct.Struct("<III")
@@ -90,7 +93,7 @@ class Page:
     ``signal`` makes the rank write its stacks, and is 0 while there is no handler for it. ``asked`` and ``answered``
     number the agent's requests for evidence and the rank's answers. ``step`` is -1 before the first. ``listens`` is 1
     once the program has asked whether it is to stop, ``noticed`` 1 while there is a notice, ``stopping`` 1 once the
-    program has heard it.
+    program has heard it. ``reports`` is what it tells of checkpoints.
     """
 
     step = _Cell(1)
@@ -114,6 +117,7 @@ class Page:
         self._notice = DoubleBuffer(self._view[_NOTICE_AT])
         self._sections = DoubleBuffer(self._view[_SECTIONS_AT])
         self._beat = DoubleBuffer(self._view[_BEAT_AT])
+        self.reports = ReportPage(self._view[_PROGRESS:], self.cells)
 
     @classmethod
     def make(cls, fd: int) -> Page:
@@ -155,6 +159,7 @@ class Page:
         """Unmap it: nothing may be read or written after."""
         for record in (self._notice, self._sections, self._beat):
             record.release()
+        self.reports.release()
         self.cells.release()
         self._view.release()
         self._memory.close()

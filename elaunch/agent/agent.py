@@ -24,13 +24,14 @@ from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
 from elaunch.clock import SystemClock
 from elaunch.controller.agreement import policy_values
-from elaunch.controller.commands import Command, End, Leave, Request, Signal, Stacks
+from elaunch.controller.commands import Aside, Command, End, Leave, Signal, Stacks
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.controller.operations import ABORTED
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import margin_of
 from elaunch.rendezvous.records import Node, Spec
+from elaunch.reports import Receipts
 
 ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts a job that an operator aborted
 
@@ -92,6 +93,7 @@ class Agent:
         patience = timeout_of(os.environ)
         stuck = watch_stuck(patience, lambda: self._parts.group.ranks.pids, self._parts.group.exits.give_up)
         watching = asyncio.create_task(stuck)
+        mail = asyncio.create_task(self._parts.mailbox.run())
         try:
             while True:
                 try:
@@ -104,9 +106,9 @@ class Agent:
                 await self._await_etcd()
         finally:
             self._requests.close()
-            for task in (running, watching):
+            for task in (running, watching, mail):
                 task.cancel()
-            await asyncio.gather(running, watching, return_exceptions=True)
+            await asyncio.gather(running, watching, mail, return_exceptions=True)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
         """The end of this membership, unless the ranks cannot be followed any more, or were killed at the deadline."""
@@ -152,8 +154,10 @@ class Agent:
         self._signals.attach(membership, self._parts.board, self._parts.group.ranks, self._options.shutdown_timeout)
         return asyncio.create_task(membership.run())
 
-    def _on_command(self, command: Command | Request) -> None:
-        if isinstance(command, (Signal, Stacks)):
+    def _on_command(self, command: Command | Aside) -> None:
+        if isinstance(command, Receipts):
+            self._parts.mailbox.take(command)
+        elif isinstance(command, (Signal, Stacks)):
             self._requests.take(command)
         elif isinstance(command, Leave):
             self._signals.leave(command.reason)
@@ -238,5 +242,6 @@ def policy_from(options: LaunchOptions) -> Policy:
         fixed_world=recovery.fixed_world,
         spares=recovery.spares,
         crash_loop=recovery.crash_loop,
+        suspect_after=recovery.suspect_after,
         quarantine_faults=recovery.quarantine_faults,
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from string import Template
 
 from elaunch.errors import StartError
+from elaunch.rendezvous.records import Rewind
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,10 @@ class Group:
     signals: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     virtual_local_rank: bool = False
     from_step: int = -1
+    avoid_steps: tuple[int, ...] = ()
+    recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
 
 
 def worker_environment(base: Mapping[str, str], place: Place, group: Group, error_file: str = "") -> dict[str, str]:
@@ -84,10 +89,22 @@ def _of_group(base: Mapping[str, str], group: Group) -> dict[str, str]:
         "ELAUNCH_JOB": group.job,
         "ELAUNCH_NODE_ID": group.node_id,
         "ELAUNCH_GENERATION": str(group.generation),
-        **({"ELAUNCH_FROM_STEP": str(group.from_step)} if group.from_step >= 0 else {}),
+        **({"ELAUNCH_INCARNATION": group.incarnation} if group.incarnation else {}),
+        **_restore_point(group),
         # A program may overwrite MASTER_PORT; elaunch/worker/stores.py must still know the agent's.
         "ELAUNCH_STORE_PORT": str(group.master_port),
     }
+
+
+def _restore_point(group: Group) -> dict[str, str]:
+    """What ``elaunch.worker.ledger.restore_point`` reads."""
+    steps = {"ELAUNCH_FROM_STEP": group.from_step, "ELAUNCH_RECORDED_STEP": group.recorded_step}
+    lists = {
+        "ELAUNCH_AVOID_STEPS": ",".join(map(str, group.avoid_steps)),
+        "ELAUNCH_REWINDS": ",".join(f"{rewind.generation}:{rewind.step}" for rewind in group.rewinds),
+    }
+    given = {name: str(step) for name, step in steps.items() if step >= 0}
+    return given | {name: value for name, value in lists.items() if value}
 
 
 def _local_rank(base: Mapping[str, str], place: Place, virtual: bool) -> dict[str, str]:

@@ -14,7 +14,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
 from elaunch.controller.access import OPEN, Security
 from elaunch.controller.client import NextHeartbeat, converse
-from elaunch.controller.commands import Command, Request
+from elaunch.controller.commands import Aside, Command
 from elaunch.controller.counters import Counters
 from elaunch.errors import LeaseLostError
 from elaunch.rendezvous.election import Election
@@ -42,7 +42,7 @@ class Follower:
         next_heartbeat: NextHeartbeat,
         clock: Clock,
         lease_ttl: int,
-        on_command: Callable[[Command | Request], None],
+        on_command: Callable[[Command | Aside], None],
         security: Security = OPEN,
         counters: Counters | None = None,
         spread: float = 0.0,
@@ -128,7 +128,7 @@ class Follower:
                 raise LeaseLostError(f"the leader at {leader.address} cannot be reached for {silent:.0f} s: {why}")
             await asyncio.sleep(random.uniform(RETRY_STREAM / 2, pause))
 
-    def _take(self, command: Command | Request) -> None:
+    def _take(self, command: Command | Aside) -> None:
         self._attached = True
         self._on_command(command)
 

@@ -17,7 +17,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
 from elaunch.controller.access import OPEN, Security
 from elaunch.controller.client import NextHeartbeat
-from elaunch.controller.commands import Command, End, Request
+from elaunch.controller.commands import Aside, Command, End
 from elaunch.controller.job import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.errors import ElaunchError, EtcdLostError, EtcdRefusedError
@@ -50,7 +50,7 @@ class Site:
     close_timeout: float
     on_deadline: Callable[[float], None]
     on_lease: Callable[[int], None]
-    on_command: Callable[[Command | Request], None]
+    on_command: Callable[[Command | Aside], None]
     next_heartbeat: NextHeartbeat
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
     security: Security = OPEN
@@ -174,7 +174,7 @@ class Membership:
             except EtcdRefusedError as error:
                 await refused(self._log, error)
 
-    def _take(self, command: Command | Request) -> None:
+    def _take(self, command: Command | Aside) -> None:
         if self._end.done():
             return  # this node is on its way out: nothing may start here any more
         if isinstance(command, End):

@@ -23,6 +23,7 @@ from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
 from elaunch.agent.local_jobs import registered
 from elaunch.agent.logs_specs import arguments
+from elaunch.agent.mailbox import Mailbox
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.places import local_address
 from elaunch.agent.preparation import LaunchPreparation
@@ -60,6 +61,7 @@ class Parts:
     farewell: Path
     events: EventLog
     witnesses: Callable[[], list[Witness]]
+    mailbox: Mailbox
 
 
 @asynccontextmanager
@@ -81,7 +83,8 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     # and the keeper of an embedded etcd, which may have to outlive it.
     spared = trees.children(os.getpid())
     dog = watchdog(os.environ)
-    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog)
+    board = StatusBoard()
+    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog, board=board)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     stack.callback(preparation.folder.remove_unused)
@@ -111,7 +114,6 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         backend.steading.listeners.append(register)
     stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
     address = local_address(options)
-    board = StatusBoard()
     listening = functools.partial(addresses.listen, address)
     group = Group(
         spawner,
@@ -131,7 +133,19 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
     witnesses = functools.partial(_witnesses, preparation)
     return Parts(
-        backend, server, address, control, group, pulse, board, page, passed, farewell, preparation.events, witnesses
+        backend,
+        server,
+        address,
+        control,
+        group,
+        pulse,
+        board,
+        page,
+        passed,
+        farewell,
+        preparation.events,
+        witnesses,
+        preparation.mailbox,
     )
 
 

@@ -109,6 +109,7 @@ class Recovery:
     fixed_world: bool = False
     spares: int = 0
     crash_loop: int = 5
+    suspect_after: int = 3
     quarantine_faults: int = 3
 
 

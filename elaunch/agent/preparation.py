@@ -27,11 +27,13 @@ from elaunch.agent.environment import (
 from elaunch.agent.events import EventLog
 from elaunch.agent.evidence import Evidence, collect
 from elaunch.agent.logs_specs import Destination, reify
+from elaunch.agent.mailbox import Mailbox
 from elaunch.agent.memory import OutOfMemory
 from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
 from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
 from elaunch.agent.spawner import STORE, Exit, RankStart
+from elaunch.agent.status import StatusBoard
 from elaunch.agent.streams import LogFolder, RankStreams
 from elaunch.agent.tail import Sink, Tailer
 from elaunch.agent.torchside import TorchSide
@@ -54,7 +56,7 @@ class LaunchPreparation:
 
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
     ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
-    progress.
+    progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class LaunchPreparation:
         environ: Mapping[str, str],
         scratch: Path | None = None,
         watchdog: Watchdog | None = None,
+        board: StatusBoard | None = None,
     ) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
         self.env, self.warning = with_thread_limit(shown, options.slots)
@@ -71,6 +74,7 @@ class LaunchPreparation:
         self._watchdog = watchdog
         self.node_id = ""
         self.pages = Pages()
+        self.mailbox = Mailbox(self.pages, board or StatusBoard())
         self.folder = LogFolder(options.job, options.logs, scratch)
         self.events = EventLog(options)
         self.logs_specs: TorchSide | None = None
@@ -97,6 +101,10 @@ class LaunchPreparation:
             signals=",".join(s.name for s in options.signals),
             virtual_local_rank=options.virtual_local_rank,
             from_step=start.from_step,
+            avoid_steps=start.avoid_steps,
+            recorded_step=start.recorded_step,
+            rewinds=start.rewinds,
+            incarnation=start.incarnation,
         )
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
         envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}
@@ -104,7 +112,7 @@ class LaunchPreparation:
         own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
         to = await self._destination(start, envs, own)
         self._streams = to.streams
-        self.pages.open(start.rank0, options.slots)
+        self.pages.open(start.rank0, options.slots, start.generation)
         self._memory.forget()
         ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank)}) for p in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
@@ -142,6 +150,7 @@ class LaunchPreparation:
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
+        self.mailbox.look()  # what it told before its end is to be told before it
         described = self._describe(end, start)
         self.events.ended(described)
         return described

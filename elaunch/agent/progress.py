@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -25,10 +25,13 @@ class Pages:
     def __init__(self) -> None:
         self.files: dict[int, RankFiles] = {}
         self.sights: dict[int, Sight] = {}
+        self.generation = 0
+        self.before_close: Callable[[], None] = _nothing
 
-    def open(self, rank0: int, count: int) -> None:
+    def open(self, rank0: int, count: int, generation: int = 0) -> None:
         """Pages for ``count`` ranks from ``rank0`` on, in the place of the last ones: their ranks are gone."""
         self.close()
+        self.generation = generation
         try:
             for local_rank in range(count):
                 files = self.files[local_rank] = RankFiles.make(local_rank)
@@ -76,9 +79,14 @@ class Pages:
             sight.page.write_notice(None)
 
     def close(self) -> None:
-        """Let go of all pages."""
+        """Let go of all pages, after what ``before_close`` still reads of them."""
+        self.before_close()
         for sight in self.sights.values():
             sight.page.close()
         for files in self.files.values():
             files.close()
         self.sights, self.files = {}, {}
+
+
+def _nothing() -> None:
+    return

@@ -13,7 +13,7 @@ from elaunch.agent.evidence import show_stacks
 from elaunch.agent.ranks import Ranks
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.witness import Witness
-from elaunch.controller.commands import Request, Signal
+from elaunch.controller.commands import Signal, Stacks
 from elaunch.controller.job import Answer
 
 KEPT = 64  # answers that the node's status holds,
@@ -36,7 +36,7 @@ class Requests:
         self._known: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, request: Request) -> None:
+    def take(self, request: Signal | Stacks) -> None:
         """Do it, unless it was done before."""
         if request.id in self._known:
             return
@@ -51,7 +51,7 @@ class Requests:
         for task in self._tasks:
             task.cancel()
 
-    async def _do(self, request: Request) -> None:
+    async def _do(self, request: Signal | Stacks) -> None:
         pids = self._ranks.pids
         wanted = {n: pid for n, pid in pids.items() if not request.ranks or n in request.ranks}
         here = self._ranks.generation
@@ -76,7 +76,7 @@ class Requests:
         structlog.get_logger().info("signal_passed_on", signal=name, ranks=sent)
         self._answer(request, sent > 0, f"{name} sent to {sent} of {len(pids)} ranks")
 
-    async def _stacks(self, request: Request, pids: dict[int, int]) -> None:
+    async def _stacks(self, request: Signal | Stacks, pids: dict[int, int]) -> None:
         witnesses = [witness for witness in self._witnesses() if witness.rank.local_rank in pids]
         try:
             told = await show_stacks(witnesses, WITHIN)
@@ -85,7 +85,7 @@ class Requests:
             return
         self._answer(request, bool(witnesses), told or "no rank tells anything")
 
-    def _answer(self, request: Request, ok: bool, text: str) -> None:
+    def _answer(self, request: Signal | Stacks, ok: bool, text: str) -> None:
         text = text if len(text) <= ROOM else text[:ROOM] + "\n[... cut]"
         answers = (*self._board.now.answers, Answer(request.id, ok, text))
         self._board.update(answers=_newest(answers))

@@ -13,7 +13,8 @@ from elaunch.errors import DamagedCheckpointError
 class BlockFile:
     """One open file of a checkpoint. ``known`` is what the manifest says of it, None where there is no manifest.
 
-    With ``verify`` every block that a read touches is checked, once. For one thread.
+    With ``verify`` every block that a read touches is checked, once; else those that are to be read ``surely``. For
+    one thread.
     """
 
     def __init__(self, source: Source, name: str, known: FileSum | None, verify: bool) -> None:
@@ -22,14 +23,16 @@ class BlockFile:
         self.size = source.size
         self._source = source
         self._name = name
-        self._known = known if verify else None
+        self._known = known
+        self._verify = verify
         self._checked = bytearray(sums.count(source.size))
         self._kept = -1
         self._block = memoryview(bytearray(0))
 
-    def read_into(self, offset: int, view: memoryview) -> None:
+    def read_into(self, offset: int, view: memoryview, *, surely: bool = False) -> None:
         """Fill the view from ``offset`` on. Raises DamagedCheckpointError where a sum does not fit, and OSError."""
-        if self._known is None:
+        self._check_place(offset, len(view))
+        if self._known is None or not (self._verify or surely):
             self._source.read_into(offset, view)
             return
         end = offset + len(view)
@@ -46,10 +49,11 @@ class BlockFile:
                 piece[:] = self._kept_block(number, block_end)[within : within + len(piece)]
             view, offset = view[len(piece) :], offset + len(piece)
 
-    def read(self, offset: int, length: int) -> bytearray:
+    def read(self, offset: int, length: int, *, surely: bool = False) -> bytearray:
         """The bytes from ``offset`` on."""
+        self._check_place(offset, length)
         data = bytearray(length)
-        self.read_into(offset, memoryview(data))
+        self.read_into(offset, memoryview(data), surely=surely)
         return data
 
     def verify(self, progress: Callable[[int], None] | None = None) -> None:
@@ -63,6 +67,13 @@ class BlockFile:
     def close(self) -> None:
         """Close the file."""
         self._source.close()
+
+    def _check_place(self, offset: int, length: int) -> None:
+        """What a file says of itself is not to be trusted."""
+        if not 0 <= offset <= offset + length <= self.size:
+            raise DamagedCheckpointError(
+                f"{self._name}: has {self.size} bytes, and is said to hold some at {offset} to {offset + length}"
+            )
 
     def _kept_block(self, number: int, end: int) -> memoryview:
         """The block of this number, read once as long as no other is asked for."""

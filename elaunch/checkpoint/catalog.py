@@ -33,7 +33,10 @@ class Catalog:
 
     def manifest(self, name: str) -> Manifest:
         """The manifest of a checkpoint. Raises DamagedCheckpointError."""
-        return manifest.decode(self.manifest_bytes(name), f"{name}/{layout.MANIFEST}")
+        known = manifest.decode(self.manifest_bytes(name), f"{name}/{layout.MANIFEST}")
+        if layout.step_of(name) not in (None, known.step):
+            raise DamagedCheckpointError(f"{name}/{layout.MANIFEST}: is of step {known.step}")
+        return known
 
     def check_sizes(self, name: str, known: Manifest) -> None:
         """Raises DamagedCheckpointError where a file is missing, or has another size than was written."""

@@ -14,13 +14,14 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan
 
 import elaunch
-from elaunch.checkpoint import attempts, layout, planning
+from elaunch.checkpoint import attempts, launched, layout, planning
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
 from elaunch.checkpoint.digest import differing
+from elaunch.checkpoint.foreign import Load
 from elaunch.checkpoint.image import Image
-from elaunch.checkpoint.launcher import Launcher, NoLauncher
+from elaunch.checkpoint.launcher import Launcher
 from elaunch.checkpoint.manifest import Origin
 from elaunch.checkpoint.planning import Planned
 from elaunch.checkpoint.posix import Posix
@@ -41,8 +42,8 @@ class Checkpointer:
     ``state`` names the objects: modules, optimizers, whatever has ``state_dict`` and ``load_state_dict``, dicts,
     tensors; ``PerRank(obj)`` for what differs between ranks (states.py). ``keep_last`` checkpoints are kept, and those
     of steps that are a multiple of ``keep_every``. ``verify`` "full" checks the sum of all that a restore reads,
-    "fast" sizes and the metadata's sum only. A save that finds the one before it still being written waits for it, or,
-    with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank waits for the others.
+    "fast" sizes and the sums of all that is no tensor. A save that finds the one before it still being written waits
+    for it, or, with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank waits for the others.
 
     Creating it, and each of its methods, is collective: every rank does the same, in the same order. Raises
     DirectoryInUseError where another job writes to ``path``, and CheckpointError.
@@ -69,7 +70,7 @@ class Checkpointer:
         self._verify = verify == "full"
         self._skip = on_busy == "skip"
         self._timeout = timeout
-        self._launcher = launcher if launcher is not None else NoLauncher()
+        self._launcher = launcher if launcher is not None else launched.launcher()
         self._owner = self._launcher.owner()
         self._front, self._back = connect(timeout, 2)
         self._states = States(state, rank=self._front.rank, world=self._front.size)
@@ -95,15 +96,32 @@ class Checkpointer:
             wish = planned
         else:
             wish = Wish(avoid=attempts.suspects(self._storage) if first else frozenset())
-        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, self._launcher.tell)
-        with elaunch.section("checkpoint restore", timeout=self._timeout):
-            self._restored = restore.run(wish)
+        tell, begin = self._launcher.tell, self._launcher.restoring
+        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, tell, begin)
+        try:
+            with elaunch.section("checkpoint restore", timeout=self._timeout):
+                self._restored = restore.run(wish)
+        except CheckpointError as error:
+            if first and wish.step >= 0:
+                self._launcher.missing(wish.step, str(error))
+            raise
         if first:
             name = self._restored.name
             if planned is None and name:
                 attempts.begun(self._storage, self._restored.step)
             self._launcher.restored(self._restored.step if name else -1, f"{self._storage.url}/{name}" if name else "")
         return self._restored.step
+
+    def load(self, path: str | os.PathLike[str], *, partial: bool = False) -> None:
+        """Load a checkpoint from somewhere else: any directory that torch.distributed.checkpoint's writer wrote.
+
+        With ``partial`` objects that it knows nothing of stay as they are. What has no manifest is checked for sizes
+        only. Raises CheckpointError; the objects are not to be used then.
+        """
+        self.wait()
+        place = Path(path).absolute()
+        with elaunch.section("checkpoint load", timeout=self._timeout):
+            Load(Posix(place.parent), place.name, self._front, self._states, self._verify).run(partial)
 
     def save(self, step: int) -> bool:
         """Save the state as it is now; returns when training may go on, the rest happens behind it.

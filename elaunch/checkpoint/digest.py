@@ -6,23 +6,22 @@ Stock torch.distributed.checkpoint, given one key on all ranks, keeps one rank's
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+import xxhash
 from torch.distributed.tensor import DTensor
-
-SIZE = 16  # bytes
 
 
 def digest(value: Any) -> bytes:
     """16 bytes that are equal for equal trees of stored values (see tree.py), whatever the order of their dicts' keys.
 
-    Tensors count with their bytes; of one that is spread over ranks only what all ranks know counts.
+    They are XXH3, for a state may be large, and training waits. Tensors count with their bytes; of one that is spread
+    over ranks only what all ranks know counts.
     """
-    made = hashlib.blake2b(digest_size=SIZE)
+    made = xxhash.xxh3_128()
     _feed(made, value)
     return made.digest()
 

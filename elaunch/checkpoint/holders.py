@@ -11,35 +11,50 @@ from elaunch.errors import StateError
 
 
 def state_of(held: Any) -> Any:
-    """The state of an object: its ``state_dict()`` if it has one, else the dict, tensor or value itself."""
+    """The state of an object: its ``state_dict()`` if it has one, else the dict, tensor, generator or value itself."""
     if callable(getattr(held, "state_dict", None)):
         return held.state_dict()
-    return held
+    return held.get_state() if isinstance(held, torch.Generator) else held
 
 
 def put(name: str, held: Any, state: Any) -> Any:
     """Put ``state`` into ``held``; returns what holds it then: ``held``, but for plain values, which hold nothing.
 
-    A dict takes the saved keys and keeps those it has besides; dicts within it become as they were saved, and
-    tensors that fit are written in place.
+    A dict takes the saved keys and keeps those it has besides; dicts within it become as they were saved, and tensors
+    that fit are written in place. Lists and sets become as they were saved.
 
     Raises:
-        StateError: a tensor has another shape than the saved one.
+        StateError: a tensor has another shape than the saved one, or the object takes no state.
     """
     if callable(getattr(held, "load_state_dict", None)):
         held.load_state_dict(state)
         return held
-    if isinstance(held, torch.Tensor) and isinstance(state, torch.Tensor) and state.shape == held.shape:
-        with torch.no_grad():
-            return held.copy_(state)
-    if isinstance(held, torch.Tensor):
-        saved = f"a tensor of shape {tuple(state.shape)}" if isinstance(state, torch.Tensor) else type(state).__name__
-        raise StateError(f"state {name!r} is a tensor of shape {tuple(held.shape)}, the checkpoint holds {saved}")
+    if hasattr(held, "state_dict"):
+        raise StateError(f"state {name!r} is a {type(held).__qualname__}, which has state_dict, and no load_state_dict")
     with torch.no_grad():
-        if isinstance(held, MutableMapping) and isinstance(state, Mapping):
-            _fill(held, state)
-            return held
-        return _merged(held, state)
+        return _put_into(name, held, state)
+
+
+def _put_into(name: str, held: Any, state: Any) -> Any:
+    if isinstance(held, torch.Generator):
+        held.set_state(state)
+    elif isinstance(held, torch.Tensor):
+        if not isinstance(state, torch.Tensor) or state.shape != held.shape:
+            saved = (
+                f"a tensor of shape {tuple(state.shape)}" if isinstance(state, torch.Tensor) else type(state).__name__
+            )
+            raise StateError(f"state {name!r} is a tensor of shape {tuple(held.shape)}, the checkpoint holds {saved}")
+        held.copy_(state)
+    elif isinstance(held, MutableMapping) and isinstance(state, Mapping):
+        _fill(held, state)
+    elif isinstance(held, list) and isinstance(state, list):
+        held[:] = state
+    elif isinstance(held, set) and isinstance(state, set):
+        held.clear()
+        held.update(state)
+    else:
+        return state
+    return held
 
 
 def _fill(held: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:

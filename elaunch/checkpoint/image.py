@@ -71,6 +71,8 @@ class Image:
         asynchronous = False
         for slot in self.slots:
             source = planner.resolve_data(slot.item).detach()
+            if not slot.envelope.size:  # no bytes to copy, and its place is aligned to nothing
+                continue
             target = self._memory.tensor(slot.data, source.dtype, tuple(source.shape))
             target.copy_(source, non_blocking=True)
             asynchronous |= source.device.type != "cpu"

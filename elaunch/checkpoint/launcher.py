@@ -27,6 +27,12 @@ class Launcher(Protocol):
     def committed(self, outcome: Outcome, path: str) -> None:
         """A save was committed: recorded, if the generation still stands. On rank 0."""
 
+    def restoring(self, step: int, path: str) -> None:
+        """A checkpoint is about to be read: should that end the program, it is known what did. On rank 0."""
+
+    def missing(self, step: int, sentence: str) -> None:
+        """The step that was wished for cannot be restored. On rank 0."""
+
     def restored(self, step: int, path: str) -> None:
         """What this start goes on from; step -1 where it starts from nothing. On rank 0."""
 
@@ -47,6 +53,12 @@ class NoLauncher:
 
     def committed(self, outcome: Outcome, path: str) -> None:
         _log.info("step %d is committed at %s", outcome.step, path)
+
+    def restoring(self, step: int, path: str) -> None:
+        _log.debug("step %d is read from %s", step, path)
+
+    def missing(self, step: int, sentence: str) -> None:
+        _log.error("step %d cannot be restored: %s", step, sentence)
 
     def restored(self, step: int, path: str) -> None:
         _log.info("step %d was restored from %s", step, path)

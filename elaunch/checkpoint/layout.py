@@ -11,6 +11,7 @@
         trash/                       what is being deleted
         seals/00000009.json          object stores: what was committed when that claim was made
         marks/step-00000100.json     why a checkpoint is not restored any more
+        removing/                    what ``elaunch ckpt rm`` is about to remove, while it runs
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ STAGING = f"{PRIVATE}/staging"
 SEALS = f"{PRIVATE}/seals"
 TRASH = f"{PRIVATE}/trash"
 MARKS = f"{PRIVATE}/marks"
+REMOVING = f"{PRIVATE}/removing"
 ATTEMPTS = f"{PRIVATE}/attempts.json"
 
 _STEP = re.compile(r"step-(\d{8,19})(?:\.claim-(\d{1,18}))?")

@@ -112,7 +112,7 @@ def decode(data: bytes, where: str) -> Manifest:
             meshes=tuple(raw["meshes"]),
             facts=raw["facts"],
         )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedCheckpointError(f"{where}: not a manifest ({error!r})") from error
 
 

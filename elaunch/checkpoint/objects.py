@@ -146,10 +146,11 @@ class Objects:
         if not self._create(path, data):
             return None
         beat = Beat(lambda value: self.write(f"{path}.beat", value), lambda: self.remove(f"{path}.beat"))
-        number = layout.claim_of(path.rsplit("/", 1)[-1]) or 0
-        sealed, listed = self._newest_seal(number - 1)
-        standing = [name for name in self._published() if layout.claim_in(name) >= sealed or name in listed]
-        self.write(f"{layout.SEALS}/{layout.claim_name(number)}", json.dumps(standing).encode())
+        number = layout.claim_of(path.rsplit("/", 1)[-1])
+        if number is not None:  # one of the directory, not of something in it
+            sealed, listed = self._newest_seal(number - 1)
+            standing = [name for name in self._published() if layout.claim_in(name) >= sealed or name in listed]
+            self.write(f"{layout.SEALS}/{layout.claim_name(number)}", json.dumps(standing).encode())
         return beat
 
     def held(self, path: str) -> bool:

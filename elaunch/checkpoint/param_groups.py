@@ -59,8 +59,8 @@ def _joined(
     for other in others:
         if _options(saved[other]) != _options(saved[first]):
             raise StateError(
-                f"group {place} of optimizer {optimizer!r} holds {homes[first]!r} and {homes[other]!r}, which were saved "
-                "in groups with different options; make the groups as they were"
+                f"group {place} of optimizer {optimizer!r} holds {homes[first]!r} and {homes[other]!r}, which were "
+                "saved in groups with different options; make the groups as they were"
             )
     return saved[first]
 

@@ -9,9 +9,9 @@ import torch
 from torch.distributed.tensor import DTensor
 
 from elaunch.checkpoint.holders import put, state_of
-from elaunch.checkpoint.saved import Saved, nested
-from elaunch.checkpoint.tree import decode, encode, said
-from elaunch.errors import StateError
+from elaunch.checkpoint.saved import Path, Saved, nested, said
+from elaunch.checkpoint.tree import decode, encode
+from elaunch.errors import DamagedCheckpointError, StateError
 
 Reshard = Callable[[list[Any], int, int], Any]
 _ROOT = "elaunch.per_rank"
@@ -23,8 +23,9 @@ class PerRank:
     Args:
         obj: anything with ``state_dict`` and ``load_state_dict``, a dict, a tensor, or a plain value.
         reshard: called as ``reshard(states, rank, world)`` on every rank when the world size changed, with the states
-            of all ranks that saved, in their order; returns this rank's new state. Without it ``obj.reshard_state_dict``,
-            of the same signature, is called; an object without that is not restored into another world.
+            of all ranks that saved, in their order; returns this rank's new state. Without it
+            ``obj.reshard_state_dict``, of the same signature, is called; an object without that is not restored into
+            another world.
     """
 
     __slots__ = ("obj", "reshard")
@@ -57,7 +58,7 @@ class PerRankPart:
     def collect(self) -> dict[str, Any]:
         stored, shape = encode(state_of(self.value), (self.name,))
         packed: dict[str, Any] = {}
-        places: list[tuple[str | int, ...]] = []
+        places: list[Path] = []
         tensors: list[Any] = []
         stored = _without_tensors(stored, (), places, tensors, self.name)
         # One value for all that is no tensor, for the keys of all ranks stand in the checkpoint's metadata. In a tuple,
@@ -80,8 +81,9 @@ class PerRankPart:
             ranks = list(range(saved_world))
         else:
             raise StateError(
-                f"state {self.name!r} is per rank and was saved at {saved_world} ranks, now there are {self._world}: "
-                f"nothing says how to turn it into theirs; give PerRank(..., reshard=function), or start {saved_world} ranks"
+                f"state {self.name!r} is per rank and was saved at {saved_world} ranks, now there are {self._world}, "
+                "and nothing says how to turn the old states into the new ones; give PerRank(..., reshard=function), "
+                f"or start {saved_world} ranks"
             )
         missing = next((rank for rank in ranks if root_of(self.name, rank) not in roots), None)
         if missing is not None:
@@ -103,21 +105,29 @@ class PerRankPart:
 
     def _unpacked(self, root: Mapping[str, Saved], loaded: Mapping[str, Any]) -> Any:
         packed = nested((saved.path[1:], loaded[key]) for key, saved in root.items())
-        shape, stored, places = packed["value"]
-        for place, tensor in zip(places, packed.get("tensors", ()), strict=True):
-            if not place:
-                stored = tensor
-                break
-            holder = stored
-            for step in place[:-1]:
-                holder = holder[step]
-            holder[place[-1]] = tensor
+        try:
+            shape, stored, places = packed["value"]
+            for place, tensor in zip(places, packed.get("tensors", ()), strict=True):
+                stored = _with(stored, place, tensor)
+        except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+            raise DamagedCheckpointError(
+                f"the state {self.name!r} of a rank does not hold together ({error!r})"
+            ) from error
         return decode(stored, shape)
 
 
-def _without_tensors(
-    stored: Any, place: tuple[str | int, ...], places: list[tuple[str | int, ...]], tensors: list[Any], name: str
-) -> Any:
+def _with(stored: Any, place: Path, tensor: Any) -> Any:
+    """``stored`` with ``tensor`` at ``place``."""
+    if not place:
+        return tensor
+    holder = stored
+    for step in place[:-1]:
+        holder = holder[step]
+    holder[place[-1]] = tensor
+    return stored
+
+
+def _without_tensors(stored: Any, place: Path, places: list[Path], tensors: list[Any], name: str) -> Any:
     """``stored`` with None in the place of tensors, which are told by ``places`` and ``tensors``."""
     if isinstance(stored, torch.Tensor):
         if isinstance(stored, DTensor) and not all(placement.is_replicate() for placement in stored.placements):

@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -49,7 +50,7 @@ class PosixSource:
     """A file that is read by position."""
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = _opened(path)
         self._path = path
         self.size = os.fstat(self._fd).st_size
 
@@ -104,7 +105,7 @@ class Posix:
             return []
 
     def read(self, path: str, most: int) -> bytes:
-        with (self.root / path).open("rb") as file:
+        with open(_opened(self.root / path), "rb") as file:
             data = file.read(most + 1)
         if len(data) > most:
             raise OSError(errno.EFBIG, f"has more than {most} bytes", str(self.root / path))
@@ -136,6 +137,8 @@ class Posix:
 
     def publish(self, staging: str, name: str, manifest: bytes) -> str:
         source, target = self.root / staging, self.root / name
+        if target.exists():  # before the manifest is: it may be published under another name then
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         sink = PosixSink(source / layout.MANIFEST)
         try:
             sink.write(manifest)
@@ -143,8 +146,6 @@ class Posix:
         finally:
             sink.close()
         self._settle(source)
-        if target.exists():  # one that is empty would be replaced, without an error
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
         os.rename(source, target)
         self._settle(self.root)
         return name
@@ -228,3 +229,14 @@ class Posix:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+
+def _opened(path: Path) -> int:
+    """Open a file to read. Raises OSError for a pipe or a device, which would be waited for, or never end."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+        raise OSError(code, "is no regular file", str(path))
+    return fd

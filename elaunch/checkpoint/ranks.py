@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from elaunch.errors import CheckpointError
+from elaunch.worker.progress import unwatched
 
 _opened = itertools.count()
 
@@ -76,8 +77,11 @@ class Together:
         self.size = size
         try:
             self._group = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=timeout))
+            with unwatched():
+                first = self._group.barrier()
         except RuntimeError as error:
             raise CheckpointError(f"rank {rank}: no connection to the other ranks ({_line(error)})") from error
+        self._wait(first)
 
     def gather(self, mine: bytes) -> list[bytes]:
         sizes = self._sizes(mine)

@@ -8,6 +8,7 @@ read item by item.
 from __future__ import annotations
 
 import io
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -98,14 +99,14 @@ class BlockReader(StorageReader):  # type: ignore[misc]
         info = self._metadata.storage_data[item.storage_index]
         file = self.file(name)
         if item.type == LoadItemType.BYTE_IO:
-            planner.load_bytes(item, io.BytesIO(file.read(info.offset, info.length)))
+            planner.load_bytes(item, io.BytesIO(file.read(info.offset, info.length, surely=True)))
             return
         target = planner.resolve_tensor(item)
         with torch.no_grad():
             if self._files is None:
                 self._read_foreign(file, info, item, target)
             else:
-                self._read_slice(file, self._data_start(name, file, info.offset), item, target.detach())
+                self._read_slice(file, info, item, target.detach())
         planner.commit_tensor(item, target)
 
     def _read_foreign(self, file: BlockFile, info: Any, item: ReadItem, target: torch.Tensor) -> None:
@@ -118,12 +119,12 @@ class BlockReader(StorageReader):  # type: ignore[misc]
             stored = stored.narrow(dimension, offset, length)
         target.detach().copy_(stored)
 
-    def _read_slice(self, file: BlockFile, start: int, item: ReadItem, target: torch.Tensor) -> None:
+    def _read_slice(self, file: BlockFile, info: Any, item: ReadItem, target: torch.Tensor) -> None:
         dtype = self._metadata.state_dict_metadata[item.storage_index.fqn].properties.dtype
-        chunk = self._chunk(item)
-        if torch.Size(item.lengths).numel():
-            stored = Stored(file, start, dtype, tuple(chunk.sizes))
-            stored.read(tuple(item.storage_offsets), tuple(item.lengths), target)
+        shape = tuple(self._chunk(item).sizes)
+        if math.prod(item.lengths):
+            start = self._data_start(file, info, math.prod(shape) * dtype.itemsize)
+            Stored(file, start, dtype, shape).read(tuple(item.storage_offsets), tuple(item.lengths), target)
 
     def _chunk(self, item: ReadItem) -> Any:
         chunks = self._metadata.state_dict_metadata[item.storage_index.fqn].chunks
@@ -132,21 +133,21 @@ class BlockReader(StorageReader):  # type: ignore[misc]
             return chunks[hint]
         return next(chunk for chunk in chunks if chunk.offsets == item.storage_index.offset)
 
-    def _data_start(self, name: str, file: BlockFile, offset: int) -> int:
+    def _data_start(self, file: BlockFile, info: Any, size: int) -> int:
+        """Where the ``size`` bytes of a tensor begin: within its item."""
+        name = info.relative_path
         if name not in self._indexes:
-            self._indexes[name] = _read_index(name, file)
-        try:
-            return self._indexes[name][offset]
-        except KeyError:
-            raise DamagedCheckpointError(f"{self._name}/{name}: no tensor begins at byte {offset}") from None
+            self._indexes[name] = _read_index(f"{self._name}/{name}", file)
+        start = self._indexes[name].get(info.offset, -1)
+        if not info.offset <= start <= start + size <= info.offset + info.length:
+            raise DamagedCheckpointError(f"{self._name}/{name}: no tensor of {size} bytes is at byte {info.offset}")
+        return start
 
 
 def _read_index(name: str, file: BlockFile) -> dict[int, int]:
     try:
-        end = bytes(file.read(file.size - index.END_BYTES, index.END_BYTES))
-        length = index.length(end)
-        if length > file.size:
-            raise ValueError(f"an index of {length} bytes")
-        return index.decode(bytes(file.read(file.size - length, length)))
+        end = file.read(max(file.size - index.END_BYTES, 0), index.END_BYTES, surely=True)
+        length = index.length(bytes(end))
+        return index.decode(bytes(file.read(max(file.size - length, 0), length, surely=True)))
     except ValueError as error:
         raise DamagedCheckpointError(f"{name}: {error}") from error

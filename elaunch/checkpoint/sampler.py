@@ -11,6 +11,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sized
+from types import FrameType
 from typing import Any, Literal
 
 import torch
@@ -20,15 +21,17 @@ from torch.utils.data import Sampler
 from elaunch.errors import StateError
 
 _CHUNK = 4096  # samples
+_CALLERS = 8  # frames between a loader and its sampler: there are 4 in torch 2.13
 Tail = Literal["exact", "pad", "drop"]
 
 
 class ElasticSampler(Sampler):  # type: ignore[misc]
     """Shuffled (or not) shares of a data set, for ``DataLoader(data, sampler=...)``. All ranks have the same state.
 
-    It counts what it hands out. That is what training used with ``num_workers=0``, and inside StatefulDataLoader of
-    torchdata, which asks for the state at the right time. A DataLoader with workers fetches ahead of training:
-    iterate ``sampler.track(loader)`` then, which counts what came out of it. Without that ``state_dict`` refuses.
+    It counts what it hands out. With ``num_workers=0`` that is what training used. A DataLoader with workers fetches
+    ahead of training: iterate ``sampler.track(loader)`` then, which counts what came out of it. Without that
+    ``state_dict`` refuses. torchdata's StatefulDataLoader keeps this state along with its own, and needs no ``track``
+    for that; it cannot be restored into another world, which the sampler with ``track`` can.
 
     ``set_epoch(e)`` starts epoch e, as with DistributedSampler; only the epoch that was restored is gone on with.
     Without any ``set_epoch``, each iteration after a complete one is the next epoch.
@@ -82,7 +85,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
             self.epoch += 1
             self._begin(0)
         else:
-            self._begin(self._position())
+            self._begin(self._position(self._tracked))
         self._tracked, self._to_track = self._to_track, False
         self._restored, self._ahead = False, _fetched_ahead()
         iteration, base = self._iteration, self._base
@@ -117,14 +120,15 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         Raises:
             StateError: a loader with workers is iterated without ``track``: how far training is cannot be known.
         """
-        if self._ahead and not self._tracked:
+        by_loader = _asked_by_torchdata()
+        if self._ahead and not self._tracked and not by_loader:
             raise StateError(
                 "the DataLoader fetches samples ahead of training with its workers, so how far training is cannot be "
                 "known; iterate sampler.track(loader) instead of loader"
             )
         return {
             "epoch": self.epoch,
-            "consumed": self._position(),
+            "consumed": self._position(self._tracked and not by_loader),
             "seed": self.seed,
             "length": self.length,
             "shuffle": self.shuffle,
@@ -158,14 +162,17 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         self._given_all = self._taken_all = False
         self._iteration = self._iteration + 1
 
-    def _position(self) -> int:
-        """How many samples of the epoch are used. By number of samples per rank, so that it is equal on all of them."""
-        taken, everything = (self._taken, self._taken_all) if self._tracked else (self._given, self._given_all)
+    def _position(self, tracked: bool) -> int:
+        """How many samples of the epoch are used, or else handed out.
+
+        By the number of samples per rank, so that it is equal on all ranks.
+        """
+        taken, everything = (self._taken, self._taken_all) if tracked else (self._given, self._given_all)
         return self.length if everything else min(self._base + self._world * taken, self.length)
 
     def _advances(self) -> bool:
         """Is the epoch complete, and the next iteration therefore of the next one?"""
-        return 0 < self.length == self._position() and not (self._restored and self._by_hand)
+        return 0 < self.length == self._position(self._tracked) and not (self._restored and self._by_hand)
 
     def _share(self, rest: int) -> int:
         if self.tail == "exact":
@@ -216,12 +223,27 @@ def _place(rank: int | None, world: int | None) -> tuple[int, int]:
 
 def _fetched_ahead() -> bool:
     """Is a DataLoader with workers asking? Then samples are handed out long before training has them."""
-    frame = sys._getframe(1)
-    for _ in range(8):
+    for frame in _callers():
         asking = frame.f_locals.get("self")
-        if type(asking).__module__ == "torch.utils.data.dataloader" and getattr(asking, "_num_workers", 0) > 0:
+        if type(asking).__module__.startswith(("torch.utils.data.", "torchdata.")) and _workers(asking) > 0:
             return True
-        if frame.f_back is None:
-            return False
-        frame = frame.f_back
     return False
+
+
+def _asked_by_torchdata() -> bool:
+    """Is a StatefulDataLoader asking, for the state that goes with the samples it has just been handed?"""
+    return any(str(frame.f_globals.get("__name__")).startswith("torchdata.") for frame in _callers())
+
+
+def _callers() -> Iterator[FrameType]:
+    frame = sys._getframe(2).f_back
+    for _ in range(_CALLERS):
+        if frame is None:
+            return
+        yield frame
+        frame = frame.f_back
+
+
+def _workers(asking: object) -> int:
+    number = getattr(asking, "_num_workers", 0)
+    return number if isinstance(number, int) else 0

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
-from elaunch.errors import StateError
+from elaunch.errors import DamagedCheckpointError
 
 Path = tuple[str | int, ...]
 
@@ -51,6 +51,11 @@ def by_root(saved: Mapping[str, Saved]) -> dict[str, dict[str, Saved]]:
     return roots
 
 
+def said(path: Path) -> str:
+    """A path for a person: ``'data.workers.0'``."""
+    return repr(".".join(map(str, path)))
+
+
 class _Node(dict[str | int, Any]):
     """A dict or list that is being put together; a class of its own, since a loaded value may be a dict too."""
 
@@ -61,6 +66,9 @@ def nested(items: Iterable[tuple[Path, Any]], default: Any = None) -> Any:
     Args:
         items: paths relative to what is returned; an empty path is the value itself.
         default: what is returned if there is no item.
+
+    Raises:
+        DamagedCheckpointError: a value stands where others stand inside.
     """
     root = _Node()
     for path, value in items:
@@ -70,7 +78,9 @@ def nested(items: Iterable[tuple[Path, Any]], default: Any = None) -> Any:
         for step in path[:-1]:
             node = node.setdefault(step, _Node())
             if not isinstance(node, _Node):
-                raise StateError(f"the checkpoint has a value at {path}, and another one inside it: it is damaged")
+                raise DamagedCheckpointError(
+                    f"the checkpoint holds {said(path)}, and what it is in as a value of its own"
+                )
         node[path[-1]] = value
     return _closed(root) if root else default
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.distributed.tensor import DTensor
 
 from elaunch.checkpoint.digest import digest
@@ -46,6 +47,10 @@ class SharedPart:
 
     def collect(self) -> dict[str, Any]:
         stored, shape = encode(state_of(self.value), (self.name,))
+        try:
+            flatten_state_dict({self.name: stored})
+        except ValueError as error:  # {"a.b": 1, "a": {"b": 2}}
+            raise StateError(f"two values of state {self.name!r} have one key ({error}); rename one") from error
         return {self.name: stored, **shape_entry(self.name, shape)}
 
     def shared_values(self) -> dict[str, bytes]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from torch import nn
-from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 from torch.optim import Optimizer
 
 from elaunch.checkpoint.modules import ModulePart
@@ -35,13 +34,14 @@ class Part(Protocol):
 
 class States:
     """``objects`` by their names: modules, optimizers, anything with ``state_dict`` and ``load_state_dict``, dicts,
-    tensors, plain values, and ``PerRank`` of any of them.
+    lists, sets, tensors, generators, plain values, and ``PerRank`` of any of them. ``RNG`` and torchdata's loaders are
+    per rank by themselves.
 
     The order of calls is ``collect``, or ``targets`` and then ``adopt``. None of them does any I/O or communicates.
     """
 
     def __init__(self, objects: Mapping[str, object], *, rank: int, world: int) -> None:
-        self._rank = rank
+        _check_names(objects)
         self._parts = [_part(name, held, objects, rank, world) for name, held in objects.items()]
         self._saved_world = world
         self._found: list[Part] = []
@@ -54,14 +54,7 @@ class States:
         """
         made: dict[str, Any] = {}
         for part in self._parts:
-            for root, state in part.collect().items():
-                if root in made:
-                    raise StateError(f"the name {root!r} stands for two states; rename one")
-                made[root] = state
-        try:
-            flatten_state_dict(made)
-        except ValueError as error:  # "a": {"b.c": 1} next to "a.b": {"c": 2}
-            raise StateError(f"two states would be stored under one key ({error}); rename one") from error
+            made.update(part.collect())
         return made
 
     def shared_values(self) -> dict[str, bytes]:
@@ -101,13 +94,28 @@ class States:
 def _part(name: str, held: object, objects: Mapping[str, object], rank: int, world: int) -> Part:
     if isinstance(held, PerRank):
         return PerRankPart(name, held, rank, world)
-    if getattr(type(held), "per_rank", False):
+    if getattr(type(held), "per_rank", False) or _of_torchdata(held):
         return PerRankPart(name, PerRank(held), rank, world)
     if isinstance(held, nn.Module):
         return ModulePart(name, held)
     if isinstance(held, Optimizer):
         return OptimizerPart(name, held, objects)
     return SharedPart(name, held)
+
+
+def _of_torchdata(held: object) -> bool:
+    """Its loaders tell how far this rank is in its share of the data."""
+    return any(kind.__module__.partition(".")[0] == "torchdata" for kind in type(held).__mro__)
+
+
+def _check_names(objects: Mapping[str, object]) -> None:
+    """No key of one object's can be one of another's: "a": {"b.c": 1} next to "a.b": {"c": 2} could."""
+    for name in objects:
+        if name.partition(".")[0] == "elaunch":
+            raise StateError(f"the name {name!r} is taken by elaunch itself; use another one")
+        outer = next((other for other in objects if name.startswith(f"{other}.")), None)
+        if outer is not None:
+            raise StateError(f"the names {outer!r} and {name!r} may stand for the same keys; rename one")
 
 
 def _missing(part: Part, roots: Roots) -> str:

@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 
-from elaunch.checkpoint.saved import Path
+from elaunch.checkpoint.saved import Path, said
 from elaunch.checkpoint.values import member, original, simple
-from elaunch.errors import StateError
+from elaunch.errors import DamagedCheckpointError, StateError
 
 Shape = Any  # "" | str | (str, ((key, Shape), ...)) | (str, (Shape, ...)): mypy has no recursive types with tuples here
 _DICTS: dict[type, str] = {dict: "dict", defaultdict: "dict", OrderedDict: "OrderedDict", Counter: "Counter"}
@@ -45,27 +45,34 @@ def encode(value: Any, path: Path, *, ordered: bool = True) -> tuple[Any, Shape]
         return _encode_dict(value, path, ordered)
     if type(value) in (list, tuple):
         return _encode_list(value, path, ordered)
-    return simple(value, f"state {said(path)}")
+    return simple(value, path)
 
 
 def decode(stored: Any, shape: Shape) -> Any:
     """What was given to :func:`encode`; ``stored`` may lack what flattening forgets.
 
     Raises:
-        StateError: it lacks more than that.
+        DamagedCheckpointError: it lacks more than that, or the shape is none.
     """
+    try:
+        return _decode(stored, shape)
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise DamagedCheckpointError(f"a state in the checkpoint is not of the shape it tells of ({error})") from error
+
+
+def _decode(stored: Any, shape: Shape) -> Any:
     if isinstance(shape, str):
         if stored is _GONE:
-            raise StateError("the checkpoint lacks a part of a state that it says it has: it is damaged")
+            raise DamagedCheckpointError("the checkpoint lacks a part of a state that it says it has")
         return original(stored, shape)
     kind, children = shape
     if kind in _MAKE:
         found = stored if isinstance(stored, Mapping) else {}
-        return _MAKE[kind]({key: decode(found.get(str(key), _GONE), child) for key, child in children})
+        return _MAKE[kind]({key: _decode(found.get(str(key), _GONE), child) for key, child in children})
     places = (
         stored if isinstance(stored, Mapping) else dict(enumerate(stored if isinstance(stored, list | tuple) else ()))
     )
-    items = [decode(places.get(place, _GONE), child) for place, child in enumerate(children)]
+    items = [_decode(places.get(place, _GONE), child) for place, child in enumerate(children)]
     return tuple(items) if kind == "tuple" else items
 
 
@@ -76,11 +83,6 @@ def alike(stored: Any, current: Any) -> Any:
     if isinstance(current, list) and isinstance(stored, list) and len(current) == len(stored):
         return [alike(item, model) for item, model in zip(stored, current, strict=True)]
     return stored
-
-
-def said(path: Path) -> str:
-    """A path for a person: ``'data.workers.0'``."""
-    return repr(".".join(map(str, path)))
 
 
 def stored_tensor(value: Any, path: Path) -> Any:
@@ -94,14 +96,16 @@ def stored_tensor(value: Any, path: Path) -> Any:
         raise StateError(f"state {said(path)} is a tensor {what}, which cannot be stored in shards; store a dense one")
     if value.device.type == "meta":
         raise StateError(f"state {said(path)} is a tensor on the meta device; give it memory (to_empty) first")
-    return value.detach().resolve_conj().resolve_neg() if value.is_conj() or value.is_neg() else value.detach()
+    if value.is_conj() or value.is_neg():
+        value = value.resolve_conj().resolve_neg()
+    return value.detach() if value.requires_grad else value
 
 
 def _encode_dict(value: Mapping[Any, Any], path: Path, ordered: bool) -> tuple[Any, Shape]:
     stored: dict[str, Any] = {}
     children = []
     for key, item in value.items():
-        kept = member(key, f"a key of state {said(path)}")
+        kept = key if type(key) is str else member(key, path)
         if str(kept) in stored:
             raise StateError(f"state {said(path)} has two keys that are both written {str(kept)!r}; rename one")
         stored[str(kept)], shape = encode(item, (*path, str(kept)), ordered=ordered)

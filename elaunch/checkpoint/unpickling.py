@@ -1,25 +1,34 @@
 """Read DCP's ``.metadata``, which is a pickle, without running what it may hold.
 
-Only the classes that DCP itself writes there can be named; everything else is refused before it is made. What comes out
-is checked, so that no size in it exceeds what the files hold.
+Whatever it says is taken apart and put together anew: only the attributes that are known, only of the types that they
+must have. So the objects of other versions of torch are read too, with more attributes or with less.
 """
 
 from __future__ import annotations
 
-import io
-import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint import filesystem, metadata
+from torch.distributed.checkpoint import filesystem
+from torch.distributed.checkpoint.metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint.pickles import Call, Kind, Machine, Record
 from elaunch.errors import DamagedCheckpointError
 
 MOST_BYTES = 1 << 30
+_MOST_DIMENSIONS = 64  # torch computes with no more
+_LONGEST_PATH = 200
+_LARGEST = (1 << 63) - 1
 
-_OF_METADATA = (
+_KINDS = (
     "Metadata",
     "TensorStorageMetadata",
     "BytesStorageMetadata",
@@ -27,103 +36,156 @@ _OF_METADATA = (
     "TensorProperties",
     "MetadataIndex",
     "StorageMeta",
-    "_MEM_FORMAT_ENCODING",
+)
+_MODULES = (
+    "torch.distributed.checkpoint.metadata",
+    "torch.distributed._shard.checkpoint.metadata",  # of old
+    "torch.distributed._shard.sharded_tensor.metadata",  # where TensorProperties came from before torch 2.3
 )
 
 
-def _allowed() -> dict[tuple[str, str], object]:
-    names: dict[tuple[str, str], object] = {
-        (metadata.__name__, name): getattr(metadata, name) for name in _OF_METADATA if hasattr(metadata, name)
-    }
-    names[filesystem.__name__, "_StorageInfo"] = filesystem._StorageInfo
-    names["torch", "Size"] = torch.Size
-    names["torch.serialization", "_get_layout"] = torch.serialization._get_layout
-    names["collections", "OrderedDict"] = dict
-    for module in ("pathlib", "pathlib._local"):
-        for kind in ("PosixPath", "PurePosixPath", "Path"):
-            names[module, kind] = _path
-    for name, value in vars(torch).items():
-        if isinstance(value, torch.dtype):
-            names["torch", name] = value
-    return names
-
-
-def _path(*parts: str) -> str:
-    return "/".join(parts)
-
-
-class _Restricted(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        try:
-            return _ALLOWED[module, name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"{module}.{name} has no place in a checkpoint's metadata") from None
-
-
-_ALLOWED = _allowed()
-
-
-def load_metadata(data: bytes, where: str) -> metadata.Metadata:
+def load_metadata(data: bytes, where: str) -> Metadata:
     """DCP's metadata. Raises DamagedCheckpointError, with the reason, for whatever is not one, hostile or damaged."""
     try:
-        loaded = _Restricted(io.BytesIO(data)).load()
+        return _metadata(Machine(data, _NAMES).load())
     except Exception as error:
-        raise DamagedCheckpointError(f"{where}: cannot be read ({_line(error)})") from error
-    if not isinstance(loaded, metadata.Metadata):
-        raise DamagedCheckpointError(f"{where}: holds a {type(loaded).__name__}, no metadata of a checkpoint")
-    return loaded
+        raise DamagedCheckpointError(f"{where}: cannot be read ({line(error)})") from error
 
 
-def check_metadata(loaded: metadata.Metadata, sizes: Mapping[str, int], where: str) -> None:
-    """Raises DamagedCheckpointError where it names what its files, of these ``sizes`` in bytes, cannot hold."""
-    try:
-        _check(loaded, sizes)
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
-        raise DamagedCheckpointError(f"{where}: does not hold together ({_line(error)})") from error
+def line(error: BaseException) -> str:
+    """An error as one line, of some length at most."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
-def _check(loaded: metadata.Metadata, sizes: Mapping[str, int]) -> None:
-    for position, info in _typed(loaded.storage_data, dict).items():
-        name, offset, length = info.relative_path, _count(info.offset), _count(info.length)
-        if not layout.is_plain(name) or name not in sizes:
-            raise ValueError(f"{position.fqn!r} is said to be in {name!r}, which is not there")
-        if offset + length > sizes[name]:
-            raise ValueError(f"{position.fqn!r} ends at byte {offset + length} of {name}, which has {sizes[name]}")
-    for key, value in _typed(loaded.state_dict_metadata, dict).items():
-        if isinstance(value, metadata.TensorStorageMetadata):
-            _check_tensor(key, value, loaded.storage_data)
-        elif not isinstance(value, metadata.BytesStorageMetadata):
-            raise ValueError(f"{key!r} is a {type(value).__name__}")
-        elif metadata.MetadataIndex(key) not in loaded.storage_data:
-            raise ValueError(f"{key!r} is in no file")
+def _metadata(record: Any) -> Metadata:
+    _of_kind(record, "Metadata")
+    stored = {_index(key): _place(value) for key, value in _typed(record.get("storage_data"), dict).items()}
+    entries = _typed(record.get("state_dict_metadata"), dict)
+    parts = sum(len(_chunks(value)) for value in entries.values())
+    if parts > len(stored):
+        raise ValueError(f"names {parts} parts of tensors, and the places of {len(stored)}")
+    return Metadata(
+        state_dict_metadata={_typed(key, str): _entry(value) for key, value in entries.items()},
+        planner_data=_paths(record.get("planner_data")),
+        storage_data=stored,
+        version=_optional(record.get("version"), str),
+    )
 
 
-def _check_tensor(key: str, value: metadata.TensorStorageMetadata, stored: Mapping[Any, Any]) -> None:
-    width = _typed(value.properties.dtype, torch.dtype).itemsize
-    held = 0
-    for chunk in value.chunks:
-        dimensions = list(zip(chunk.offsets, chunk.sizes, value.size, strict=True))
-        if any(_count(offset) + _count(size) > _count(whole) for offset, size, whole in dimensions):
-            raise ValueError(f"a part of {key!r} reaches beyond its shape {tuple(value.size)}")
-        elements = torch.Size(chunk.sizes).numel()
-        if elements * width > stored[metadata.MetadataIndex(key, chunk.offsets)].length:
-            raise ValueError(f"{key!r} has {elements} elements in an item that is too small for them")
-        held += elements
-    if held < torch.Size(value.size).numel():
-        raise ValueError(f"{key!r} of shape {tuple(value.size)}: {held} elements are there")
+def _index(record: Any) -> MetadataIndex:
+    _of_kind(record, "MetadataIndex")
+    offset = record.get("offset")
+    return MetadataIndex(
+        _typed(record.get("fqn"), str),
+        None if offset is None else _size(offset),
+        _optional(record.get("index"), int),
+    )
+
+
+def _place(record: Any) -> filesystem._StorageInfo:
+    _of_kind(record, "_StorageInfo")
+    if record.get("transform_descriptors"):
+        raise ValueError(f"data that was transformed ({record.get('transform_descriptors')!r:.100}), which is not read")
+    name = _typed(record.get("relative_path"), str)
+    return filesystem._StorageInfo(name, _count(record.get("offset")), _count(record.get("length")))
+
+
+def _entry(record: Any) -> TensorStorageMetadata | BytesStorageMetadata:
+    if type(record) is Record and record.kind == "BytesStorageMetadata":
+        return BytesStorageMetadata()
+    _of_kind(record, "TensorStorageMetadata")
+    return TensorStorageMetadata(
+        properties=_properties(record.get("properties")),
+        size=_size(record.get("size")),
+        chunks=[_chunk(chunk) for chunk in _chunks(record)],
+    )
+
+
+def _chunks(record: Any) -> list[Any]:
+    if type(record) is not Record or record.kind != "TensorStorageMetadata":
+        return []
+    chunks: list[Any] = _typed(record.get("chunks"), list)
+    return chunks
+
+
+def _chunk(record: Any) -> ChunkStorageMetadata:
+    _of_kind(record, "ChunkStorageMetadata")
+    return ChunkStorageMetadata(_size(record.get("offsets")), _size(record.get("sizes")))
+
+
+def _properties(record: Any) -> TensorProperties:
+    """Only the type is of use; it comes first, or by its name."""
+    _of_kind(record, "TensorProperties")
+    state = record.state
+    dtype = state[0] if isinstance(state, tuple | list) and state else record.get("dtype")
+    return TensorProperties(dtype=_typed(dtype, torch.dtype))
+
+
+def _paths(raw: Any) -> dict[str, tuple[str | int, ...]] | None:
+    """Where the values stood in the state; None where another planner has written something else."""
+    if not isinstance(raw, dict):
+        return None
+    return {_typed(key, str): tuple(_steps(path)) for key, path in raw.items()}
+
+
+def _steps(path: Any) -> Iterator[str | int]:
+    if not isinstance(path, tuple | list) or not 0 < len(path) <= _LONGEST_PATH:
+        raise ValueError("a path that is none")
+    for step in path:
+        if type(step) not in (str, int):
+            raise TypeError(f"a {type(step).__name__} in a path")
+        yield step
+
+
+def _size(raw: Any = ()) -> torch.Size:
+    if not isinstance(raw, tuple | list) or len(raw) > _MOST_DIMENSIONS:
+        raise ValueError(f"a {type(raw).__name__} that is no size")
+    return torch.Size([_count(one) for one in raw])
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise ValueError(f"{value!r:.50} is no size")
+    return value
+
+
+def _of_kind(record: Any, kind: str) -> None:
+    if type(record) is not Record or record.kind != kind:
+        found = record.kind if type(record) is Record else type(record).__name__
+        raise TypeError(f"{found} in place of {kind}")
+
+
+def _optional(value: Any, kind: type) -> Any:
+    return value if type(value) is kind else None
 
 
 def _typed(value: Any, kind: type) -> Any:
-    if not isinstance(value, kind):
+    if type(value) is not kind:
         raise TypeError(f"{type(value).__name__} in place of {kind.__name__}")
     return value
 
 
-def _count(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"{value!r} is no size")
-    return value
+def _nothing(*_: Any) -> None:
+    """What is of no use here: memory formats, layouts, the path of the directory."""
 
 
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+def dtypes() -> dict[tuple[str, str], Any]:
+    """Every type of elements, by how a pickle names it."""
+    return {("torch", name): value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}
+
+
+def _names() -> Mapping[tuple[str, str], Any]:
+    names: dict[tuple[str, str], Any] = dtypes()
+    names |= {(module, kind): Kind(kind) for module in _MODULES for kind in _KINDS}
+    for name in ("_MEM_FORMAT_ENCODING", "MEM_FORMAT_ENCODING"):
+        names |= {(module, name): Call(_nothing) for module in _MODULES}
+    names[filesystem.__name__, "_StorageInfo"] = Kind("_StorageInfo")
+    names["torch", "Size"] = Call(_size)
+    names["torch.serialization", "_get_layout"] = Call(_nothing)
+    names["collections", "OrderedDict"] = Call(dict)
+    for module in ("pathlib", "pathlib._local"):
+        names |= {(module, kind): Call(_nothing) for kind in ("PosixPath", "PurePosixPath", "Path")}
+    return names
+
+
+_NAMES = _names()

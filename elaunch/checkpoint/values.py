@@ -21,56 +21,57 @@ from typing import Any
 
 import torch
 
+from elaunch.checkpoint.saved import Path, said
 from elaunch.errors import StateError
 
-NDARRAY, FROZENSET, BYTES_IO = "ndarray", "frozenset", "BytesIO"
+NDARRAY, FROZENSET, BYTES_IO, BYTES = "ndarray", "frozenset", "BytesIO", "bytes"
 _ITSELF = frozenset({type(None), bool, float, complex, bytes, bytearray, torch.dtype, torch.device, torch.Size, str})
 _BASES = (int, float, str)
 _LARGEST_INT = 2000  # bits: what pickle writes for a longer one is not read back under weights_only
 
 
-def simple(value: Any, where: str) -> tuple[Any, str]:
+def simple(value: Any, path: Path) -> tuple[Any, str]:
     """The stored form and the kind of a value that is neither a tensor nor a dict, list or tuple.
 
     Args:
-        where: names the value in an error.
+        path: where it stands, for an error.
 
     Raises:
         StateError: it could not be read back safely.
     """
+    if type(value) is bytes and not value:
+        return bytearray(), BYTES  # what pickle writes for b"" is not read back under weights_only
     if type(value) in _ITSELF:
         return value, ""
     if type(value) is int:
-        return _integer(value, where), ""
+        return _integer(value, path), ""
     if type(value) in (set, frozenset):
-        members = {member(item, where) for item in value}
+        members = {member(item, path) for item in value}
         return members, FROZENSET if type(value) is frozenset else ""
     if isinstance(value, io.BytesIO):
-        return value.getvalue(), BYTES_IO
+        return bytearray(value.getvalue()), BYTES_IO
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
-        return _array(value, numpy, where), NDARRAY
+        return _array(value, numpy, path), NDARRAY
     if numpy is not None and isinstance(value, numpy.generic):
-        return _scalar(value, where), ""
+        return _scalar(value, path), ""
     for base in _BASES:
         if isinstance(value, base):
-            return (
-                _integer(int(value), where) if base is int else base.__str__(value) if base is str else base(value)
-            ), ""
-    raise _refused(value, where)
+            return simple(base.__str__(value) if base is str else base(value), path)
+    raise _refused(value, path)
 
 
-def member(value: Any, where: str) -> Any:
+def member(value: Any, path: Path) -> Any:
     """A member of a set, or a key of a dict: scalars, and tuples of them.
 
     Raises:
         StateError: it is anything else.
     """
     if type(value) is tuple:
-        return tuple(member(item, where) for item in value)
-    stored, kind = simple(value, where)
+        return tuple(member(item, path) for item in value)
+    stored, kind = simple(value, path)
     if kind or isinstance(stored, set | bytearray):
-        raise _refused(value, where)
+        raise _refused(value, path)
     return stored
 
 
@@ -80,41 +81,42 @@ def original(stored: Any, kind: str) -> Any:
         return stored.numpy()
     if kind == FROZENSET:
         return frozenset(stored)
+    if kind == BYTES:
+        return bytes(stored)
     return io.BytesIO(stored) if kind == BYTES_IO else stored
 
 
-def _integer(value: int, where: str) -> int:
+def _integer(value: int, path: Path) -> int:
     if value.bit_length() > _LARGEST_INT:
-        raise StateError(
-            f"{where} is an integer of {value.bit_length()} bits, more than the {_LARGEST_INT} that can be read back"
-        )
+        bits = value.bit_length()
+        raise StateError(f"state {said(path)} is an integer of {bits} bits; up to {_LARGEST_INT} can be read back")
     return value
 
 
-def _array(value: Any, numpy: Any, where: str) -> Any:
+def _array(value: Any, numpy: Any, path: Path) -> Any:
     array = value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     array = array if array.flags.writeable and min(array.strides, default=0) >= 0 else array.copy()
     try:
         return torch.from_numpy(numpy.asarray(array))
     except TypeError:
-        raise _refused(value, where, f" of {value.dtype}") from None
+        raise _refused(value, path, f" of {value.dtype}") from None
 
 
-def _scalar(value: Any, where: str) -> Any:
+def _scalar(value: Any, path: Path) -> Any:
     plain = value.item()
     if type(plain) not in (bool, int, float, complex, str, bytes):
-        raise _refused(value, where)
+        raise _refused(value, path)
     return plain
 
 
-def _refused(value: Any, where: str, detail: str = "") -> StateError:
+def _refused(value: Any, path: Path, detail: str = "") -> StateError:
     kind = type(value)
-    hint = (
-        "store its .value"
-        if isinstance(value, enum.Enum)
-        else "store numbers, strings, tensors and dicts or lists of them"
-    )
+    wanted = "numbers, strings, tensors and dicts or lists of them"
+    if isinstance(value, enum.Enum):
+        wanted = "its .value"
+    elif callable(getattr(value, "state_dict", None)):
+        wanted = "its state_dict(), or give the object itself a name among the objects of the checkpoint"
     return StateError(
-        f"{where} is a {kind.__module__}.{kind.__qualname__}{detail}, which cannot be read back without running code "
-        f"from the checkpoint; {hint}"
+        f"state {said(path)} holds a {kind.__module__}.{kind.__qualname__}{detail}, which cannot be read back without "
+        f"running code from the checkpoint; store {wanted}"
     )

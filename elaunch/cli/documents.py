@@ -10,6 +10,7 @@ from elaunch.controller.messages import unpack_run_phase
 from elaunch.controller.survey import Overview
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.journal import Happening, Operation
+from elaunch.rendezvous.records import UNTOLD
 
 LAST_EVENTS = 8
 Live = pb.StatusReply | str
@@ -43,14 +44,17 @@ def _limits(seen: Overview) -> tuple[int | None, int | None]:
     return (seen.spec.min_nodes, seen.spec.max_nodes) if seen.spec else (None, None)
 
 
-def status_document(seen: Overview, live: Live, lines: Sequence[Happening]) -> dict[str, Any]:
-    """All of ``elaunch status``."""
+def status_document(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -> dict[str, Any]:
+    """All of ``elaunch status`` at ``now``, in wall-clock seconds."""
     document = job_row(seen, "")
     del document["etcd"]
     return document | {
         "budget_left": _budget_left(document),
         **_live_part(live),
         "leader": _leader_row(seen),
+        "checkpoint": _checkpoint_row(seen, live, now),
+        "restored_step": seen.state.restored if seen.state and seen.state.restored != UNTOLD else None,
+        "suspect_steps": list(seen.state.history.suspects) if seen.state else [],
         "nodes": [_node_row(seen, node, live) for node in seen.nodes],
         "drained": [dataclasses.asdict(d) for d in seen.state.drained] if seen.state else [],
         "commands": [operation_document(seen.job, operation) for operation in seen.operations],
@@ -66,6 +70,25 @@ def _leader_row(seen: Overview) -> dict[str, Any] | None:
         return None
     host = next((node.host for node in seen.nodes if node.node_id == leader.node_id), None)
     return {"node_id": leader.node_id, "host": host, "address": leader.address, "epoch": seen.epoch}
+
+
+def _checkpoint_row(seen: Overview, live: Live, now: float) -> dict[str, Any] | None:
+    """The last committed checkpoint. What a failure would cost only the leader knows."""
+    if seen.checkpoint is None:
+        return None
+    age = max(0.0, now - seen.checkpoint.time)
+    row = {
+        **dataclasses.asdict(seen.checkpoint),
+        "age_seconds": round(age, 3),
+        "lost_seconds": None,
+        "lost_steps": None,
+    }
+    if isinstance(live, str) or not live.HasField("checkpoint") or seen.over:
+        return row
+    told = live.checkpoint
+    lost_steps = told.lost_steps if told.lost_steps >= 0 else None
+    lost = {"lost_seconds": round(told.lost_seconds, 3), "lost_steps": lost_steps}
+    return row | {"age_seconds": round(told.age_seconds, 3)} | lost
 
 
 def _rank_row(line: pb.RankLine) -> dict[str, Any]:

@@ -127,6 +127,14 @@ RECOVERY = (
         ours=True,
     ),
     Flag(
+        "suspect_after",
+        "failures in a row without progress after which the checkpoint before them is avoided (0: never)",
+        "integer",
+        3,
+        metavar="N",
+        ours=True,
+    ),
+    Flag(
         "hang_timeout",
         "without progress for so long the job hangs: seconds, auto (learnt from its own times), or off",
         default="auto",

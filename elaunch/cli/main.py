@@ -91,5 +91,16 @@ def lead(arguments: Sequence[str]) -> int:
     return run(arguments)
 
 
-COMMANDS: dict[str, Command] = {**dict.fromkeys(OPERATOR_COMMANDS, operate), "controller": lead}
+def look_after_checkpoints(arguments: Sequence[str]) -> int:
+    """A command for a checkpoint directory."""
+    from elaunch.cli.ckpt import run
+
+    return run(arguments[1:])
+
+
+COMMANDS: dict[str, Command] = {
+    **dict.fromkeys(OPERATOR_COMMANDS, operate),
+    "controller": lead,
+    "ckpt": look_after_checkpoints,
+}
 """What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -77,9 +77,9 @@ async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         if seen.leader is not None and seen.leader.address and not seen.over:
             live = await live_status(seen.leader, arguments.job, security, 3.0)
     if arguments.json:
-        _print_json(documents.status_document(seen, live, lines))
+        _print_json(documents.status_document(seen, live, lines, time.time()))
     else:
-        print(show.status(seen, live, lines), flush=True)
+        print(show.status(seen, live, lines, time.time()), flush=True)
     return 0
 
 

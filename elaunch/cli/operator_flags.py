@@ -86,7 +86,11 @@ def _abort(parser: argparse.ArgumentParser) -> None:
 def _restart(parser: argparse.ArgumentParser) -> None:
     _command(parser)
     parser.add_argument(
-        "--from-step", type=_count, default=-1, metavar="N", help="told to the program as $ELAUNCH_FROM_STEP"
+        "--from-step",
+        type=_count,
+        default=-1,
+        metavar="N",
+        help="go back to the checkpoint of this step ($ELAUNCH_FROM_STEP)",
     )
 
 

@@ -21,9 +21,9 @@ HINT = "usage: elaunch [OPTIONS] SCRIPT [ARGS...]; elaunch --help shows the opti
 _USAGE = "elaunch [OPTIONS] SCRIPT [ARGS...]"
 _EPILOG = (
     f"Commands for a job that runs stand in SCRIPT's place: {', '.join(OPERATOR_COMMANDS)} (elaunch ps --help; a "
-    "script of such a name is run as ./NAME). elaunch controller leads jobs from a host of its own. "
-    "Options come before SCRIPT; what follows it is the script's own. An option can also be given as an "
-    "environment variable, PET_ and its name in capitals (PET_MAX_RESTARTS=3); the command line wins. "
+    "script of such a name is run as ./NAME). elaunch controller leads jobs from a host of its own, elaunch "
+    "ckpt looks after checkpoints. Options come before SCRIPT; what follows it is the script's own. An option can also "
+    "be given as an environment variable, PET_ and its name in capitals (PET_MAX_RESTARTS=3); the command line wins. "
     "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."
 )
 

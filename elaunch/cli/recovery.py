@@ -23,6 +23,7 @@ def recovery(values: Values, nodes: tuple[int, int]) -> Recovery:
         fixed_world=fixed_world,
         spares=_count(values, "spares"),
         crash_loop=_count(values, "crash_loop"),
+        suspect_after=_count(values, "suspect_after"),
         quarantine_faults=_count(values, "quarantine_faults"),
     )
 

@@ -12,6 +12,7 @@ from elaunch.cli.documents import LAST_EVENTS, Live, job_row, status_document
 from elaunch.controller.roster import count
 from elaunch.controller.survey import GONE, Overview
 from elaunch.rendezvous.journal import Happening, Operation
+from elaunch.rendezvous.records import Phase
 
 _WIDEST = 100  # characters of one cell of a table
 _STILL = 10.0  # seconds without progress after which a rank has a line of its own
@@ -34,14 +35,15 @@ def jobs(found: Sequence[tuple[Overview, str]], silent: Sequence[str]) -> str:
     return _plain("\n".join(lines))
 
 
-def status(seen: Overview, live: Live, lines: Sequence[Happening]) -> str:
-    """``elaunch status`` for a person."""
-    document = status_document(seen, live, lines)
+def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -> str:
+    """``elaunch status`` for a person, at ``now`` in wall-clock seconds."""
+    document = status_document(seen, live, lines, now)
     parts = [_headline(seen, document)]
     if document["leader"] and document["leader"]["host"] is None:
         parts.append(f"led by {document['leader']['node_id']} at {document['leader']['address']}")
     if document["live_error"]:
         parts.append(f"the leader does not answer ({document['live_error']}): as etcd has it")
+    parts += _checkpoint(document)
     if seen.nodes:
         parts.append(_node_table(document))
     parts += standing(document)
@@ -71,6 +73,28 @@ def _headline(seen: Overview, document: dict[str, Any]) -> str:
     if why:
         lines.append(f"  {why}")
     return "\n".join(lines)
+
+
+def _checkpoint(document: dict[str, Any]) -> list[str]:
+    """The last one, what a failure now would cost, and which are suspect."""
+    last, lines = document["checkpoint"], []
+    if last:
+        line = f"checkpoint: step {last['step']} of generation {last['generation']}, {span(last['age_seconds'])} ago"
+        if last["lost_seconds"] is not None and document["phase"] == Phase.RUNNING.value:
+            steps = "" if last["lost_steps"] is None else f"{count(last['lost_steps'], 'step')}, "
+            line += f"; a failure now would cost {steps}{span(last['lost_seconds'])}"
+        lines.append(f"{line} ({last['path']})")
+    if document["suspect_steps"]:
+        lines.append(f"suspect checkpoints, avoided: step {', '.join(map(str, document['suspect_steps']))}")
+    return lines
+
+
+def span(seconds: float) -> str:
+    """A time as people read it: ``42 s``, ``5 min``, ``3.2 h``, ``2.5 d``."""
+    for unit, size, digits in (("d", 86400, 1), ("h", 3600, 1), ("min", 60, 0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.{digits}f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _node_table(document: dict[str, Any]) -> str:

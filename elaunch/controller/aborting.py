@@ -7,6 +7,7 @@ from dataclasses import replace
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import charged, screened
 from elaunch.controller.restarting import reckon
+from elaunch.controller.rewinding import unmet
 from elaunch.controller.roster import all_members, all_succeeded, leaving_reason, unattached
 from elaunch.controller.transitions import succeed
 from elaunch.errors import StartError
@@ -26,7 +27,7 @@ def finish_abort(job: Job, now: float) -> Job:
         return replace(job, phase=job.verdict, since=now)
     if all_succeeded(job):
         return succeed(job, now)
-    job = screened(charged(reckon(job, now), now), now)
+    job = screened(charged(reckon(unmet(job), now), now), now)
     if job.verdict is not None:
         return replace(job, phase=job.verdict, since=now)
     if not job.ready and not unattached(job):

@@ -9,6 +9,7 @@ from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.streams import Outbox
 from elaunch.rendezvous.records import Drain, Phase
+from elaunch.reports import Receipts
 
 RETELL = 1.0  # seconds between two tellings of what a job waits for
 GONE = "the lease of this node has ended; it must join again"
@@ -132,6 +133,11 @@ class Audience:
             self._ask(job)
         self._said = said
         self._heard.clear()
+
+    def answer(self, node_id: str, receipts: Receipts) -> None:
+        """Answer what a node's status asked. Without a stream it asks again on the next."""
+        if outbox := self._streams.get(node_id):
+            outbox.answer(receipts)
 
     def _ask(self, job: Job) -> None:
         """Pass on what operators want of nodes, once it is written that they do; whoever comes later is told then."""

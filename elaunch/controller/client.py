@@ -11,7 +11,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from elaunch.controller.access import OPEN, TOKEN, Role, Security, token_for
-from elaunch.controller.commands import Command, Request
+from elaunch.controller.commands import Aside, Command
 from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import CLIENT_OPTIONS, channel_credentials
 from elaunch.controller.job import NodeStatus
@@ -60,7 +60,7 @@ async def converse(
     job: str,
     next_status: NextStatus,
     next_heartbeat: NextHeartbeat,
-    on_command: Callable[[Command | Request], None],
+    on_command: Callable[[Command | Aside], None],
     security: Security = OPEN,
     counters: Counters | None = None,
 ) -> str:

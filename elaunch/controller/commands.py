@@ -13,7 +13,8 @@ from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, Job, NodeView
 from elaunch.controller.operations import RESTARTED, SCALED
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import Member, Phase, Plan
+from elaunch.rendezvous.records import Member, Phase, Plan, Rewind
+from elaunch.reports import Receipts
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,10 @@ class Start:
     host_store: bool
     reason: str
     from_step: int = -1
+    avoid_steps: tuple[int, ...] = ()
+    recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +101,9 @@ class Stacks:
 Request = Signal | Stacks
 """Not a level but asked beside it, until the node's status holds the answer. A node does each id once."""
 
+Aside = Request | Receipts
+"""What is sent beside what a node should be doing."""
+
 Command = Start | Abort | End | Wait | Leave
 
 # Reasons of a stop that has the time of a notice.
@@ -144,6 +152,10 @@ def start_of(plan: Plan, node_id: str) -> Start:
         host_store=plan.store_node == node_id,
         reason=plan.reason.text,
         from_step=plan.from_step,
+        avoid_steps=plan.avoid_steps,
+        recorded_step=plan.recorded_step,
+        rewinds=plan.rewinds,
+        incarnation=plan.incarnation,
     )
 
 

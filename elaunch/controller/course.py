@@ -6,7 +6,8 @@ it, a final state before anyone is told to end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import secrets
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import structlog
@@ -16,8 +17,9 @@ from elaunch.controller.answering import disown
 from elaunch.controller.audience import Audience
 from elaunch.controller.history import Entry, saved, told
 from elaunch.controller.intake import Found
-from elaunch.controller.job import Job, Policy
+from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.ledger import Ledger
+from elaunch.controller.registrar import Registrar
 from elaunch.controller.state import (
     Diagnosed,
     Event,
@@ -45,8 +47,14 @@ class Course:
     """``job`` is where it is now; its heartbeats go to ``vigil``, its streams to ``audience``."""
 
     def __init__(
-        self, policy: Policy, clock: Clock, ledger: Ledger, log: structlog.typing.FilteringBoundLogger
+        self,
+        policy: Policy,
+        clock: Clock,
+        ledger: Ledger,
+        log: structlog.typing.FilteringBoundLogger,
+        refuse: Callable[..., None],
     ) -> None:
+        """``refuse`` counts what a rank asks for and must not have."""
         self._policy = policy
         self._clock = clock
         self._ledger = ledger
@@ -54,6 +62,7 @@ class Course:
         self.job = Job(policy)
         self.vigil = Vigil(policy, self._now)
         self.audience = Audience(self._now, ledger.stands)
+        self._registrar = Registrar(refuse)
 
     @property
     def _now(self) -> float:
@@ -67,8 +76,9 @@ class Course:
         ``unsealed`` are said to be such, and were written by no operator: they are refused, so as not to stay open.
         """
         offset = self._clock.wall() - self._now
-        self.job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
-        self.job = disown(self.job, unsealed)
+        job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
+        incarnation = (found.state.incarnation if found.state else "") or secrets.token_hex(8)
+        self.job = disown(replace(job, checkpoint=found.checkpoint, incarnation=incarnation), unsealed)
         self.vigil.recall(self.job.learnt)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)
@@ -85,12 +95,14 @@ class Course:
             self.job = replace(self.job, step=self.vigil.step)
         before = self.job
         if isinstance(event, StatusReceived):
-            self._note(saved(before, event.status))
-        self.job = step(before, event, self._now)
+            self._hear(event.status)
+        self.job = step(self.job, event, self._now)
         if isinstance(event, NodeJoined) and (status := self.audience.joined(event.node.node_id)):
+            self._hear(status)
             self.job = step(self.job, StatusReceived(status), self._now)
         if isinstance(event, NodeLost):
             self.audience.lost(event.node_id)
+            self._registrar.forget(event.node_id)
         self.vigil.follow(self.job, self._now)
         self._note(told(before, self.job))
 
@@ -103,6 +115,8 @@ class Course:
         while self._ledger.owes(self.job):
             self.take(OperationsWritten(await self._ledger.write(self.job)))
         self.audience.tell(self.job, self._now)
+        recorded, noted = self._ledger.has_recorded(self.job), self._ledger.has_noted()
+        self._registrar.tell(self.audience, recorded=recorded, noted=noted)
         if not self.job.phase.final:
             self._ledger.write_behind(self.job)
 
@@ -150,6 +164,12 @@ class Course:
     def over(self, leader: str) -> bool:
         """The job has ended, and no other node than the leader is left to hear of it."""
         return self.job.phase.final and not (self.job.nodes.keys() - {leader})
+
+    def _hear(self, status: NodeStatus) -> None:
+        """What a status says beside what its node runs."""
+        self._note(saved(self.job, status))
+        self.job, entries = self._registrar.hear(self.job, status, self._now)
+        self._note(entries)
 
     def _note(self, entries: Sequence[Entry]) -> None:
         """Log what has happened, and put it into the job's history."""

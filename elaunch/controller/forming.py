@@ -10,7 +10,7 @@ from elaunch.controller.planning import make_plan
 from elaunch.controller.roster import eligible, fewest, unattached
 from elaunch.controller.transitions import end
 from elaunch.errors import JoinTimeoutError
-from elaunch.rendezvous.records import Phase, Plan, Reason
+from elaunch.rendezvous.records import UNTOLD, Phase, Plan, Reason
 from elaunch.rendezvous.seating import order
 
 EXIT_JOIN_TIMEOUT = JoinTimeoutError.exit_code
@@ -83,5 +83,7 @@ def adopt(job: Job, plan: Plan, now: float) -> Job:
         last_call=None,
         grow_at=None,
         from_step=-1,
+        restored=UNTOLD,
+        step=-1,
         since=now,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus
 from elaunch.controller.roster import world
+from elaunch.controller.suspects import sentence
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase
 
@@ -34,7 +35,7 @@ def told(before: Job, after: Job) -> list[Entry]:
     commands = _commands(before, after)
     causes = [entry for entry in commands if entry.code not in _OUTCOMES]
     outcomes = [entry for entry in commands if entry.code in _OUTCOMES]
-    return [*_nodes(before, after), *causes, *_phases(before, after), *outcomes]
+    return [*_nodes(before, after), *causes, *_suspects(before, after), *_phases(before, after), *outcomes]
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:
@@ -71,6 +72,11 @@ def saved(job: Job, status: NodeStatus) -> list[Entry]:
         return []
     host = view.node.host
     return [Entry("evidence_saved", f"{host}: {status.evidence}", status.generation, hosts=(host,))]
+
+
+def _suspects(before: Job, after: Job) -> list[Entry]:
+    new = [step for step in after.history.suspects if step not in before.history.suspects]
+    return [Entry("checkpoint_suspect", sentence(step), after.generation) for step in new]
 
 
 def _commands(before: Job, after: Job) -> list[Entry]:

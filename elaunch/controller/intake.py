@@ -13,7 +13,7 @@ from elaunch.controller.state import Event, NodeJoined, NodeLost, OperatorComman
 from elaunch.errors import BadRecordError, CompactedError
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Phase, Plan, Reason, State, decode
+from elaunch.rendezvous.records import Checkpoint, Node, Phase, Plan, Reason, State, decode
 from elaunch.rendezvous.store import Change, KeyValue, Store
 
 
@@ -32,6 +32,7 @@ class Found:
     journal: tuple[KeyValue, ...]
     nodes_at: int
     commands_at: int
+    checkpoint: Checkpoint | None = None
     defect: str = ""
 
 
@@ -69,7 +70,18 @@ class Intake:
         self._told = {node.node_id for node in nodes}
         if defect and state is not None:
             state = ended_by(defect, state, max((node.joined for node in nodes), default=0))
-        return Found(state, plan, nodes, (*history.items, *asked.items), present.revision, asked.revision, defect)
+        journal = (*history.items, *asked.items)
+        checkpoint = await self._checkpoint()
+        return Found(state, plan, nodes, journal, present.revision, asked.revision, checkpoint, defect)
+
+    async def _checkpoint(self) -> Checkpoint | None:
+        """The last one that was recorded. It follows the data: one that cannot be used is none."""
+        recorded = await self._store.get(self._keys.checkpoint)
+        try:
+            return decode(Checkpoint, recorded.value) if recorded else None
+        except ValueError as error:
+            self._log.warning("malformed_checkpoint_refused", key=self._keys.checkpoint, reason=str(error))
+            return None
 
     async def _course(self) -> tuple[State | None, Plan | None, str]:
         """State and plan, and what is wrong with them; a state that cannot be used has one in its place."""

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import Drain, Member, Node, Phase, Plan, Reason, State
+from elaunch.rendezvous.records import UNTOLD, Checkpoint, Drain, Member, Node, Phase, Plan, Reason, Rewind, State
 from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import HostRecord as HostRecord
 from elaunch.rendezvous.records import Learnt as Learnt
 from elaunch.rendezvous.records import RankExit as RankExit
+from elaunch.reports import Ask, Line
 
 BEGINNING = Reason("start", "the job starts")
 
@@ -47,7 +48,8 @@ class Answer:
 class NodeStatus:
     """All that an agent says of itself; each status replaces the one before.
 
-    ``evidence`` is where what was saved of this generation's ranks lies, and what it says.
+    ``evidence`` is where what was saved of this generation's ranks lies, and what it says. ``asks`` and ``lines`` are
+    what ranks tell of checkpoints, as long as no leader has answered it.
     """
 
     node_id: str
@@ -62,6 +64,8 @@ class NodeStatus:
     start_error: str = ""
     answers: tuple[Answer, ...] = ()
     evidence: str = ""
+    asks: tuple[Ask, ...] = ()
+    lines: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Policy:
     within ``calm`` of the one before, so that a bouncing node cannot keep a job from working. ``on_failure`` is
     restart or stop; ``restart_window`` 0 where every restart counts for good; ``hang_timeout`` None where it is
     learnt, infinite where there is none. ``fixed_world`` is for programs that need the world that they began with.
+    ``suspect_after`` is the number of failures in a row after which the checkpoint before them is suspect (0: never).
     """
 
     min_nodes: int
@@ -128,6 +133,7 @@ class Policy:
     crash_loop: int = 5
     quarantine_faults: int = 3
     quarantine_seconds: float = 3600.0
+    suspect_after: int = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +146,14 @@ class Job:
     ``ready`` counts the eligible nodes and ``leaving`` those that were asked to leave, so that a thousand messages need
     not look at a thousand nodes each; ``passed`` is for the same (see roster.all_members).
     ``horizon`` is the last ``joined`` among the nodes that there were when the job ended, ``world`` the number of ranks
-    that the job began with, 0 before it has. ``step`` is the highest that a program has told, -1 for none;
+    that the job began with, 0 before it has. ``step`` is the highest that its present generation has told, -1 for none;
     ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
     ``hosts`` are those with faults to remember, ``blamed`` is the one to which the last fault belongs.
     ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
     those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's;
     ``least`` is the minimum that the job was started with. ``learnt`` is what the next leader is to know of its pace.
+    ``checkpoint`` is the last committed one, ``restored`` the step from which the present generation went on,
+    ``rewinds`` say which checkpoints do not count any more.
     """
 
     policy: Policy
@@ -183,6 +191,10 @@ class Job:
     least: int = 1
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
+    checkpoint: Checkpoint | None = None
+    restored: int = UNTOLD
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
     leaving: int = 0
     passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
     learnt: Learnt = field(default_factory=Learnt)
@@ -214,6 +226,9 @@ class Job:
             self.policy.max_nodes if self.scaled else 0,
             self.from_step,
             self.drained,
+            self.restored,
+            self.rewinds,
+            self.incarnation,
             self.learnt,
         )
 

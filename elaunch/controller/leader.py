@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 
@@ -70,7 +71,7 @@ class Term:
         self._ledger = Ledger(store, keys, leadership.guard, clock, self._assert_holds)
         self._inbox = Inbox()
         self._intake = Intake(store, keys, self._inbox.put, self._is_sealed, self._ledger.stands)
-        self._course = Course(policy, clock, self._ledger, self._log)
+        self._course = Course(policy, clock, self._ledger, self._log, self._refuse)
         self._audience = self._course.audience
 
     @property
@@ -171,7 +172,7 @@ class Term:
         """
         await self._ledger.fence()
         found = await self._intake.load()
-        commands = self._ledger.load(None if found.defect else found.state, found.journal)
+        commands = self._ledger.load(None if found.defect else found.state, found.journal, found.checkpoint)
         taken = [o for o in commands if o.standing is Standing.ACCEPTED]
         accepted = tuple(o for o in taken if self._is_sealed(o))
         self._course.begin(found, accepted, self._node_id, tuple(o for o in taken if o not in accepted))
@@ -201,6 +202,9 @@ class Term:
         """A leader whose lease may be over is not to act, though it has not heard of another one yet."""
         if not self.holds:
             raise LeaseLostError("the leader's lease was not renewed in time: another may lead")
+
+    def _refuse(self, reason: str, **context: Any) -> None:
+        self.counters.refuse(reason, **context)
 
     def _is_sealed(self, operation: Operation) -> bool:
         sealed = is_sealed(self.access, self._keys.job, operation.words, operation.seal)

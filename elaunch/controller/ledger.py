@@ -12,7 +12,7 @@ from elaunch.controller.job import Job
 from elaunch.rendezvous.fence import Committer
 from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Plan, State, encode
+from elaunch.rendezvous.records import Checkpoint, Plan, State, encode
 from elaunch.rendezvous.store import Compare, Delete, KeyValue, Op, Put, Store, absent
 
 KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
@@ -39,14 +39,17 @@ class Ledger:
         self._check = check
         self._committer = Committer(store, keys.commit)
         self._state: State | None = None
+        self._checkpoint: Checkpoint | None = None
         self._standings: dict[str, Standing] = {}
         self._over: deque[str] = deque()
         self._entries: list[Entry] = []
         self._seq = 0
 
-    def load(self, state: State | None, items: Iterable[KeyValue]) -> list[Operation]:
+    def load(
+        self, state: State | None, items: Iterable[KeyValue], checkpoint: Checkpoint | None = None
+    ) -> list[Operation]:
         """Take over what stands in etcd; the commands that are not over, in their order."""
-        self._state = state
+        self._state, self._checkpoint = state, checkpoint
         found: list[Operation] = []
         for kv in items:
             number = kv.key.removeprefix(self._keys.events)
@@ -71,6 +74,14 @@ class Ledger:
         """Whether the job's end is written, so that it may be told."""
         return job.state == self._state
 
+    def has_recorded(self, job: Job) -> bool:
+        """Whether the job's last checkpoint is written, so that its rank may hear of it."""
+        return job.checkpoint == self._checkpoint
+
+    def has_noted(self) -> bool:
+        """Whether all lines of the history are written."""
+        return not self._entries and self.writing is None
+
     def owes(self, job: Job) -> bool:
         """Whether something is unwritten that must be written before anybody hears of it.
 
@@ -78,12 +89,12 @@ class Ledger:
         """
         unwritten = self._unwritten(job)
         if job.phase.final:
-            return bool(unwritten) or not self.ends(job)
+            return bool(unwritten) or not self.ends(job) or not self.has_recorded(job)
         return any(not self.stands(operation.id) for operation in unwritten)
 
     def has_all(self, job: Job) -> bool:
         """Whether nothing of the job is unwritten."""
-        return self.ends(job) and not self._unwritten(job)
+        return self.ends(job) and self.has_recorded(job) and not self._unwritten(job)
 
     async def commit_plan(self, plan: Plan, job: Job) -> frozenset[str]:
         """Write the plan, with all else; the commands that are over and written so."""
@@ -115,13 +126,17 @@ class Ledger:
         return await writing
 
     async def _write(self, job: Job, guards: Sequence[Compare], ops: list[Op]) -> frozenset[str]:
-        operations, state = self._fitting(job), job.state
+        operations, state, checkpoint = self._fitting(job), job.state, job.checkpoint
         over = [operation.id for operation, _ in operations if not operation.standing.open]
         ops += [Put(self._keys.command(operation.id), value) for operation, value in operations]
         ops += [Delete(self._keys.command(old)) for old in self._surplus(over)]
         ops += [Put(self._keys.state, encode(state)), *self._lines()]
+        if checkpoint is not None and checkpoint != self._checkpoint:
+            # While no plan stands after that of its generation: what comes later is refused by etcd itself.
+            guards = [*guards, absent(self._keys.plan(checkpoint.generation + 1))]
+            ops.append(Put(self._keys.checkpoint, encode(checkpoint)))
         await self._commit(guards, ops)
-        self._state = state
+        self._state, self._checkpoint = state, checkpoint
         self._standings.update({operation.id: operation.standing for operation, _ in operations})
         return frozenset(over)
 

@@ -6,10 +6,12 @@ import hashlib
 from dataclasses import replace
 from typing import Any
 
-from elaunch.controller.commands import Abort, Command, End, Leave, Request, Signal, Stacks, Start, Wait
+from elaunch.controller.commands import Abort, Aside, Command, End, Leave, Signal, Stacks, Start, Wait
 from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.records import Rewind
+from elaunch.reports import MOST_LINES, Ask, Commit, Line, Receipts, Reply
 
 _PLAIN = [name for name in RankProgress.__slots__ if name not in ("groups", "section_left")]
 
@@ -58,6 +60,8 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         start_error=sendable(status.start_error),
         evidence=sendable(status.evidence),
         answers=[pb.Answer(id=a.id, ok=a.ok, text=sendable(a.text)) for a in status.answers],
+        commits=[_pack_ask(ask) for ask in status.asks],
+        lines=[pb.CheckpointLine(**_texts_sendable(line)) for line in status.lines],
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
@@ -94,10 +98,14 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         start_error=message.start_error,
         evidence=message.evidence,
         answers=tuple(Answer(a.id, a.ok, a.text) for a in message.answers),
+        asks=tuple(map(_unpack_ask, message.commits)),
+        lines=tuple(
+            Line(**{name: getattr(line, name) for name in Line.__slots__}) for line in message.lines[-MOST_LINES:]
+        ),
     )
 
 
-def pack_command(command: Command | Request, epoch: int) -> pb.Command:
+def pack_command(command: Command | Aside, epoch: int) -> pb.Command:
     if isinstance(command, Signal):
         signal = pb.Signal(
             id=command.id, generation=command.generation, signum=command.signum, local_ranks=command.ranks
@@ -106,11 +114,15 @@ def pack_command(command: Command | Request, epoch: int) -> pb.Command:
     if isinstance(command, Stacks):
         stacks = pb.Stacks(id=command.id, generation=command.generation, local_ranks=command.ranks)
         return pb.Command(leader_epoch=epoch, stacks=stacks)
+    if isinstance(command, Receipts):
+        replies = [pb.CommitReply(**_texts_sendable(reply)) for reply in command.replies]
+        return pb.Command(leader_epoch=epoch, receipts=pb.Receipts(heard=command.heard, replies=replies))
     if isinstance(command, Leave):
         return pb.Command(leader_epoch=epoch, leave=pb.Leave(reason=sendable(command.reason)))
     if isinstance(command, Start):
         values = {name: getattr(command, name) for name in Start.__slots__}
-        start = pb.Start(**values | {"reason": sendable(command.reason)})
+        rewinds = [pb.Rewind(generation=rewind.generation, step=rewind.step) for rewind in command.rewinds]
+        start = pb.Start(**values | {"reason": sendable(command.reason), "rewinds": rewinds})
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
         reason = sendable(command.reason)
@@ -130,11 +142,13 @@ def pack_command(command: Command | Request, epoch: int) -> pb.Command:
     return pb.Command(leader_epoch=epoch, wait=pb.Wait(reason=sendable(command.reason)))
 
 
-def unpack_command(message: pb.Command) -> Command | Request:
+def unpack_command(message: pb.Command) -> Command | Aside:
     """Raises ValueError on a command that this release does not know."""
     kind = message.WhichOneof("command")
     if kind == "start":
-        return Start(**{name: getattr(message.start, name) for name in Start.__slots__})
+        values = {name: getattr(message.start, name) for name in Start.__slots__}
+        rewinds = tuple(Rewind(rewind.generation, rewind.step) for rewind in message.start.rewinds)
+        return Start(**values | {"avoid_steps": tuple(message.start.avoid_steps), "rewinds": rewinds})
     if kind == "abort":
         abort = message.abort
         return Abort(abort.generation, abort.code, abort.reason, abort.evidence, abort.notice)
@@ -151,7 +165,30 @@ def unpack_command(message: pb.Command) -> Command | Request:
         return Signal(asked.id, asked.generation, asked.signum, tuple(asked.local_ranks))
     if kind == "stacks":
         return Stacks(message.stacks.id, message.stacks.generation, tuple(message.stacks.local_ranks))
+    if kind == "receipts":
+        replies = (Reply(r.generation, r.rank, r.number, r.accepted, r.text) for r in message.receipts.replies)
+        return Receipts(message.receipts.heard, tuple(replies))
     raise ValueError(f"unknown command {kind}")
+
+
+def _pack_ask(ask: Ask) -> pb.CheckpointCommit:
+    values = _texts_sendable(ask.commit)
+    return pb.CheckpointCommit(generation=ask.generation, rank=ask.rank, number=ask.number, **values)
+
+
+def _unpack_ask(message: pb.CheckpointCommit) -> Ask:
+    commit = Commit(**{name: getattr(message, name) for name in Commit.__slots__})
+    return Ask(message.generation, message.rank, message.number, commit)
+
+
+def _unpack_line(message: pb.CheckpointLine) -> Line:
+    return Line(**{name: getattr(message, name) for name in Line.__slots__})
+
+
+def _texts_sendable(record: Any) -> dict[str, Any]:
+    """The members of a record by name."""
+    values = {name: getattr(record, name) for name in record.__slots__}
+    return {name: sendable(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def _pack_exits(exits: tuple[RankExit, ...]) -> list[pb.RankExit]:

@@ -14,6 +14,7 @@ from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import in_quarantine, pardoned
 from elaunch.controller.roster import count, fewest
+from elaunch.controller.suspects import cleared
 from elaunch.controller.transitions import abort, end
 from elaunch.errors import AccessRefusedError, CommandRefusedError, JobFinishedError, NoSuchJobError
 from elaunch.rendezvous.journal import Operation, Standing
@@ -127,7 +128,7 @@ def _restart(job: Job, operation: Operation, now: float) -> Job:
     job = abort(job, now, Reason(RESTARTED, f"restarted {operation.because}"))
     step = operation.arguments.get("from_step", -1)
     if step >= 0:
-        job = replace(job, from_step=step)
+        job = replace(job, from_step=step, history=cleared(job.history, step))
         text += f", from step {step}"
     return accepted(job, operation, text)
 

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 
 from elaunch.controller.access import Role
+from elaunch.controller.cost import cost
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeView
 from elaunch.controller.leader import Term
@@ -63,6 +64,21 @@ def status_of(term: Term) -> pb.StatusReply:
         ranks=[_rank(view, missed.get(view.rank, 0)) for view in first[:MOST_RANKS]],
         refused=term.counters.snapshot(),
         budget_left=max(0, remaining(restart_policy(job), job.history, now + job.wall_offset)),
+        checkpoint=_checkpoint(term, job, now),
+    )
+
+
+def _checkpoint(term: Term, job: Job, now: float) -> pb.LastCheckpoint | None:
+    last = job.checkpoint
+    if last is None:
+        return None
+    lost = cost(job, max((view.progress.step for view in term.ranks), default=-1), now)
+    return pb.LastCheckpoint(
+        step=last.step,
+        generation=last.generation,
+        age_seconds=max(0.0, now + job.wall_offset - last.time),
+        lost_seconds=lost.seconds,
+        lost_steps=lost.steps,
     )
 
 

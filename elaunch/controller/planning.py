@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from elaunch.controller.job import Job, NodeView
+from elaunch.controller.rewinding import recorded_step
 from elaunch.rendezvous.records import Member, Node, Plan, Reason
 
 
@@ -45,6 +46,10 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         store_address=host.address,
         store_port=store_port(job.nodes[host.node_id]),
         from_step=job.from_step,
+        avoid_steps=tuple(step for step in job.history.suspects if step != job.from_step),
+        recorded_step=recorded_step(job),
+        rewinds=job.rewinds,
+        incarnation=job.incarnation,
     )
 
 

@@ -4,7 +4,8 @@ Three things bound restarts. The *budget* is ``--max-restarts``, torchrun's opti
 ``--restart-window`` it refills: a restart that is older than the window, with progress since, does not count. A *crash
 loop* is a row of generations that got nowhere, whatever ended them, so that neither a new node nor an early end of the
 budget's window lets a broken program restart for ever; it stops with exit code 93, which schedulers can be told not to
-requeue. A *code error* is the same exception at the same line on all ranks: the program's, not a machine's.
+requeue. A *code error* is the same exception at the same line on all ranks: the program's, not a machine's; or that of
+the checkpoint that both generations went on from, which is then tried without.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 
 from elaunch.controller.job import History, RankExit
 from elaunch.controller.places import common_place
+from elaunch.controller.suspects import reckoned, suspected
 from elaunch.rendezvous.records import Reason
 
 EXIT_CRASH_LOOP = 93  # "do not requeue": the number that other fault-tolerant launchers use for it
@@ -48,7 +50,8 @@ class RestartPolicy:
     """``window`` is in seconds, None for a budget that never refills.
 
     ``crash_loop`` is the number of restarts in a row after which a generation that gets nowhere is the last (0: never);
-    where no steps are told, a generation that ran for ``progress_seconds`` got somewhere.
+    where no steps are told, a generation that ran for ``progress_seconds`` got somewhere. ``suspect_after`` failures in
+    a row make the checkpoint before them suspect (0: never).
     """
 
     max_restarts: int
@@ -56,14 +59,15 @@ class RestartPolicy:
     on_failure: str = "restart"
     crash_loop: int = 5
     progress_seconds: float = 300.0
+    suspect_after: int = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How a generation ended: ``text`` for a person, ``exits`` of the ranks that failed, ``seconds`` that it ran.
 
-    ``step`` and ``checkpoint`` are the highest that it reached or committed, -1 for none; ``exit_code`` is the job's
-    if it ends here.
+    ``step`` and ``checkpoint`` are the highest that it reached or committed, -1 for none, ``restored`` is the step from
+    which it went on, negative for none; ``exit_code`` is the job's if it ends here.
     """
 
     cause: Cause
@@ -74,6 +78,7 @@ class Ending:
     step: int = -1
     checkpoint: int = -1
     exit_code: int = 1
+    restored: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,11 @@ def decide(policy: RestartPolicy, history: History, ending: Ending, now: float) 
     """What follows on ``ending`` at ``now`` (the leader's wall clock, in seconds)."""
     advanced = _advanced(policy, history, ending)
     after = _remember(history, ending, advanced, now)
+    if advanced or ending.cause.fault:
+        after = reckoned(after, ending.restored, advanced=advanced, after=policy.suspect_after)
     cause, text, hopeless = _cause(history, ending, advanced)
+    if hopeless and policy.suspect_after and 0 <= ending.restored == history.returned_to:
+        after, hopeless = suspected(after, ending.restored), False
     if hopeless:
         return _stop(after, cause, text, ending.exit_code)
     if not cause.fault:
@@ -107,6 +116,13 @@ def decide(policy: RestartPolicy, history: History, ending: Ending, now: float) 
     if cause.charged:
         after = replace(after, charged=(*after.charged, now)[-MOST_KEPT:])
     return _restart(after, cause, text)
+
+
+def noted(policy: RestartPolicy, history: History, ending: Ending, now: float) -> History:
+    """What is remembered of a generation that no fault has ended: what it reached is nobody else's progress."""
+    if not _advanced(policy, history, ending):
+        return history
+    return reckoned(_remember(history, ending, True, now), ending.restored, advanced=True, after=policy.suspect_after)
 
 
 def remaining(policy: RestartPolicy, history: History, now: float) -> int:

@@ -114,8 +114,8 @@ def resume(
     if not alive:
         # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
         if state.phase.final:
-            return replace(job, plan=None, restart_count=0, hosts=state.hosts)
-        job = replace(job, history=state.history, hosts=state.hosts, learnt=state.learnt)
+            return replace(job, plan=None, restart_count=0, hosts=state.hosts, rewinds=state.rewinds)
+        job = replace(job, history=state.history, hosts=state.hosts, rewinds=state.rewinds, learnt=state.learnt)
         return replace(job, plan=None, restart_count=state.restart_count)
     job = replace(
         job,
@@ -134,6 +134,8 @@ def resume(
         formed=True,
         from_step=state.from_step,
         learnt=state.learnt,
+        restored=state.restored,
+        rewinds=state.rewinds,
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from elaunch.controller.commands import Command, End, Request
+from elaunch.controller.commands import Aside, Command, End, Request
+from elaunch.reports import Receipts
 
 
 @dataclass(slots=True)
@@ -16,7 +17,7 @@ class Outbox:
     closed: str = ""
     _command: Command | None = None
     _sent: Command | None = None
-    _requests: list[Request] = field(default_factory=list)
+    _requests: list[Aside] = field(default_factory=list)
     _asked: set[str] = field(default_factory=set)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -33,12 +34,17 @@ class Outbox:
             self._requests.append(request)
             self._news.set()
 
+    def answer(self, receipts: Receipts) -> None:
+        """Send ``receipts`` beside the command."""
+        self._requests.append(receipts)
+        self._news.set()
+
     def close(self, why: str) -> None:
         """End the stream, telling ``why``."""
         self.closed = self.closed or why
         self._news.set()
 
-    async def next(self) -> Command | Request | None:
+    async def next(self) -> Command | Aside | None:
         """The next thing to send, or None when the stream is to end: never before the end of the job is told."""
         while not self.closed or isinstance(self._command, End):
             if self._command is not None and self._command != self._sent:

@@ -12,7 +12,7 @@ from elaunch.controller.operations import OVER
 from elaunch.errors import BadRecordError, CommandRefusedError, JobFinishedError, NoSuchJobError
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import ROOT, JobKeys
-from elaunch.rendezvous.records import Leader, Node, Phase, Plan, Spec, State, read
+from elaunch.rendezvous.records import Checkpoint, Leader, Node, Phase, Plan, Spec, State, read
 from elaunch.rendezvous.store import KeyValue, Store
 
 R = TypeVar("R")
@@ -32,6 +32,7 @@ class Overview:
     epoch: int
     nodes: tuple[Node, ...]
     operations: tuple[Operation, ...]
+    checkpoint: Checkpoint | None = None
 
     @property
     def phase(self) -> str:
@@ -69,7 +70,8 @@ async def overview(store: Store, job: str) -> Overview:
 
 async def _overview(store: Store, job: str) -> Overview:
     keys = JobKeys(job)
-    state, spec, leader = await asyncio.gather(*(store.get(key) for key in (keys.state, keys.spec, keys.leader)))
+    read = (keys.state, keys.spec, keys.leader, keys.checkpoint)
+    state, spec, leader, checkpoint = await asyncio.gather(*map(store.get, read))
     nodes, commands = await asyncio.gather(store.list(keys.nodes), store.list(keys.commands))
     if not (state or spec or nodes.items):
         raise NoSuchJobError(f"no job {job!r} in this etcd; elaunch ps lists those that there are")
@@ -84,6 +86,7 @@ async def _overview(store: Store, job: str) -> Overview:
         epoch=leader.create_revision if leader else 0,
         nodes=tuple(sorted((node_in(kv) for kv in nodes.items), key=lambda node: node.joined)),
         operations=_operations(commands.items),
+        checkpoint=_read(Checkpoint, checkpoint),
     )
     if not (seen.over and seen.leader is None and not seen.nodes):
         return seen

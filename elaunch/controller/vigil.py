@@ -85,6 +85,7 @@ class Vigil:
             self._sightings = Sightings(job.generation)
             self._stragglers = Stragglers(self._straggling)
             self._deadlines.begin(job.generation)
+            self.step = -1
         expected = {m.node_id: m.host for m in job.members} if running else {}
         for node_id in self._hosts.keys() - expected.keys():
             self._liveness.forget(node_id)

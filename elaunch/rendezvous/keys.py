@@ -31,6 +31,11 @@ class JobKeys:
         return self.prefix + "state"
 
     @property
+    def checkpoint(self) -> str:
+        """The last committed checkpoint."""
+        return self.prefix + "checkpoint"
+
+    @property
     def commit(self) -> str:
         """Holds the token of the leader's last commit (see fence.py)."""
         return self.prefix + "commit"

@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from elaunch.errors import BadRecordError
 from elaunch.rendezvous.shapes import built
 
 R = TypeVar("R")
+
+UNTOLD: Final = -2
 
 
 class Phase(str, Enum):
@@ -99,10 +101,21 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewind:
+    """``generation`` went back to ``step``: checkpoints that are above it and of earlier generations are abandoned."""
+
+    generation: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What defines a generation. It exists exactly when its key does; numbers are never used twice.
 
-    ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is.
+    ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is but for
+    ``avoid_steps``, which are suspect, and what ``rewinds`` abandon. ``recorded_step`` is the last that was recorded as
+    committed and counts, -1 for none. ``incarnation`` tells the job from an earlier one of the same name, in an etcd
+    that is no more.
     """
 
     generation: int
@@ -114,6 +127,10 @@ class Plan:
     store_address: str
     store_port: int
     from_step: int = -1
+    avoid_steps: tuple[int, ...] = ()
+    recorded_step: int = -1
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -161,7 +178,9 @@ class History:
     """What is remembered of a job's generations. Times are the leader's wall-clock seconds: it outlives a leader.
 
     ``charged`` are the times of restarts that cost one, ``fruitless`` the restarts in a row that led nowhere,
-    ``place`` and ``ranks`` where the last generation raised if it got nowhere.
+    ``place`` and ``ranks`` where the last generation raised if it got nowhere. ``returns`` is how often in a row one
+    failed that had gone on from checkpoint ``returned_to`` and got nowhere, ``suspects`` are checkpoints from which
+    that was so too often (:mod:`elaunch.controller.suspects`).
     """
 
     charged: tuple[float, ...] = ()
@@ -171,6 +190,9 @@ class History:
     fruitless: int = 0
     place: str = ""
     ranks: tuple[int, ...] = ()
+    returned_to: int = -1
+    returns: int = 0
+    suspects: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +258,8 @@ class State:
     ``learnt`` is the job's pace as far as the next leader should know it.
     ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
     asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
+    ``restored`` is the step from which the generation went on, -1 for from scratch, ``UNTOLD`` while that is not known;
+    ``rewinds`` are those that still abandon checkpoints.
     """
 
     phase: Phase
@@ -255,6 +279,9 @@ class State:
     max_nodes: int = 0
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
+    restored: int = UNTOLD
+    rewinds: tuple[Rewind, ...] = ()
+    incarnation: str = ""
     learnt: Learnt = field(default_factory=Learnt)
 
     def __post_init__(self) -> None:
@@ -263,6 +290,26 @@ class State:
             raise ValueError(f"generation {self.generation}, restart {self.restart_count}: below 0")
         if self.verdict not in ("", *(phase.value for phase in Phase if phase.final)):
             raise ValueError(f"verdict={self.verdict!r} is no phase that a job ends in")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """The last committed checkpoint: it follows the data, and never leads it.
+
+    ``digest`` is that of its manifest, ``bytes`` its size, ``seconds`` what it took, ``time`` when it was recorded, in
+    the leader's wall-clock seconds, ``rank`` who told of it and on which ``host``.
+    """
+
+    step: int
+    path: str
+    generation: int
+    restart_count: int
+    digest: str
+    bytes: int = 0
+    seconds: float = 0.0
+    time: float = 0.0
+    rank: int = 0
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from elaunch.progress import GroupProgress
-from elaunch.worker import point_to_point
+from elaunch.worker import background, point_to_point
 from elaunch.worker.point_to_point import numbers
 from elaunch.worker.recorder import Entry, Recorder, recorders
 
@@ -112,7 +112,7 @@ class Groups:
             c10d = sys.modules["torch._C._distributed_c10d"]
             self._recorders = recorders(c10d)
             point_to_point.watch(c10d.ProcessGroup)
-        listed = (len(world.pg_names), world.group_count, id(world.default_pg))
+        listed = (len(world.pg_names), world.group_count, id(world.default_pg), background.declared())
         if listed == self._listed:
             return
         known = {(g.name, g.backend): g for g in self._groups if g.group() is not None}
@@ -187,6 +187,8 @@ def _due(group: _Group) -> bool:
 
 def _listed(world: Any) -> Iterator[_Group]:
     for group, name in list(world.pg_names.items()):
+        if background.is_background(group):
+            continue
         ranks = world.pg_group_ranks.get(group, {})
         in_order = tuple(sorted(ranks, key=lambda rank: ranks[rank]))
         for backend in _backends(str(world.pg_backend_config.get(group, ""))):

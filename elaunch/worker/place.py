@@ -11,6 +11,7 @@ from functools import lru_cache
 from types import CodeType, FrameType
 
 from elaunch.progress import GroupProgress
+from elaunch.worker.background import is_background_thread
 from elaunch.worker.meeting import CALLS, meeting
 
 _FRAMES = 50
@@ -20,8 +21,8 @@ _USER, _PACKAGE, _LIBRARY = range(3)  # the user's own files, installed ones, an
 class Place:
     """``where`` is "train.py:31 in step", ``moves`` counts how often any of its frames had gone on.
 
-    ``distributed`` tells that a thread is in code that begins collectives, ``meeting`` what process group the main
-    thread waits for to be made.
+    ``distributed`` tells that a thread of the program is in code that begins collectives, ``meeting`` what process
+    group the main thread waits for to be made.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,11 @@ class Place:
     def look(self) -> bool:
         """See where the main thread is now; whether that has changed."""
         frames = sys._current_frames()
-        self.distributed = any(_begins_collectives(frame.f_code.co_filename) for frame in frames.values())
+        self.distributed = any(
+            _begins_collectives(frame.f_code.co_filename)
+            for ident, frame in frames.items()
+            if not is_background_thread(ident)
+        )
         frame = frames.get(self._main or 0)
         if frame is None:
             return False

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 
 from elaunch.progress_page import Beat, Page
 from elaunch.worker.claim import claim
@@ -31,6 +33,22 @@ def attach() -> Page | None:
         _watch = Watch(page)
         _watch.start()
     return page
+
+
+@contextlib.contextmanager
+def unwatched() -> Iterator[None]:
+    """Nothing asks torch's recorders for what they hold, for as long as a call takes that returns at once.
+
+    For the first collective of a group that torch.distributed does not list: the recorder takes note of the group
+    then, without a lock, and the watch cannot know of it.
+    """
+    watch = _watch
+    held = watch is not None and watch.looking.acquire(timeout=_FORK_SECONDS)
+    try:
+        yield
+    finally:
+        if held and watch is not None:
+            watch.looking.release()
 
 
 class Watch:

@@ -93,3 +93,15 @@ def test_a_rank_three_times_as_slow_is_told_within_20_steps(tmp_path: Path) -> N
 def wait_for(logs: Path, generation: int) -> Path:
     """The summary of a generation's evidence."""
     return wait_until("evidence", lambda: next(logs.rglob(f"evidence/{generation}/summary.json"), None))
+
+
+def test_a_saver_that_waits_in_the_background_is_no_rank_that_waits(tmp_path: Path) -> None:
+    """Taken for the main threads' waits, the two would be a circle: a deadlock of a rank that is at work."""
+    options = ["--standalone", "--nproc-per-node=2", "--hang-timeout=2", f"--log-dir={tmp_path}/logs"]
+    job = Job(tmp_path / "out", options, (str(PROGRAMS / "beside.py"),), {"SECONDS": "6"})
+    agent = job.agent()
+    try:
+        assert agent.wait(90) == 0, agent.output()
+        assert not list((tmp_path / "logs").rglob("hang*.json")), agent.output()
+    finally:
+        assert job.close() == []

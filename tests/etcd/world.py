@@ -32,11 +32,11 @@ class DiedError(Exception):
 
 
 class MortalStore(EtcdStore):
-    """Its leader dies when it writes what became of a command: ``before`` etcd hears of it, or ``after``."""
+    """Its leader dies when it writes to a key that begins so: ``before`` etcd hears of it, or ``after``."""
 
-    def __init__(self, endpoint: str, keys: JobKeys, when: str) -> None:
+    def __init__(self, endpoint: str, prefix: str, when: str) -> None:
         super().__init__([endpoint])
-        self._prefix = keys.commands
+        self._prefix = prefix
         self._when = when
 
     async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
@@ -120,9 +120,12 @@ class World:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def mortal(self, when: str) -> MortalStore:
+        return MortalStore(self.endpoint, self.keys.commands, when)
+
     async def dies(self, when: str) -> None:
-        """A leader takes over, and dies of the command that it finds."""
-        mortal = MortalStore(self.endpoint, self.keys, when)
+        """A leader takes over, and dies of what it finds."""
+        mortal = self.mortal(when)
         try:
             leadership = await self.elect()
             term = Term(mortal, self.keys, leadership, POLICY, SystemClock(), "n0")

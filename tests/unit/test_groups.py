@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import threading
+import time
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -11,7 +14,9 @@ from typing import Any
 import pytest
 
 from elaunch.progress import GroupProgress
+from elaunch.worker import background
 from elaunch.worker.groups import Groups
+from elaunch.worker.place import Place
 from elaunch.worker.recorder import described
 
 
@@ -150,6 +155,49 @@ def test_a_recorder_is_not_asked_while_a_first_collective_is_recorded(torch: Tor
     assert torch.asked > asked
     torch.end(1)
     assert seen(groups, inside=True) == [(1, 1), (1, 1)]
+
+
+def test_a_group_of_background_threads_is_not_told_of(torch: Torch) -> None:
+    group, saver = torch.group("0", [0, 1]), torch.group("1", [0, 1])
+    groups = Groups()
+    for number, one in enumerate((group, saver)):
+        torch.begin(number, str(number), one)
+        torch.end(number)
+    assert seen(groups) == [(1, 1), (1, 1)]
+    background.declare(saver)
+    torch.begin(1, "1", saver)
+    assert seen(groups) == [(1, 1)]
+    assert not groups.waiting
+    torch.begin(0, "0", group)
+    assert seen(groups, inside=True) == [(2, 1)]
+
+
+def test_what_a_background_thread_is_at_is_not_what_the_program_is_at() -> None:
+    entered, leave = threading.Event(), threading.Lock()
+    begins = compile("entered.set(); leave.acquire()", "/torch/distributed/c10d.py", "exec")
+
+    def save(declared: bool) -> None:
+        with background.thread() if declared else contextlib.nullcontext():
+            exec(begins, {"entered": entered, "leave": leave})
+
+    for declared in (True, False):
+        leave.acquire()
+        thread = threading.Thread(target=save, args=[declared])
+        thread.start()
+        try:
+            assert entered.wait(20)
+            place = Place()
+            looks = []
+            for _ in range(10):  # the thread is seen before it has come back from telling that it is there
+                place.look()
+                looks.append(place.distributed)
+                time.sleep(0.01)
+            assert any(looks) is not declared
+        finally:
+            leave.release()
+            thread.join()
+            leave.release()
+            entered.clear()
 
 
 def test_an_unused_group_does_not_hide_that_another_is_waited_for(torch: Torch) -> None:

@@ -39,6 +39,7 @@ def test_fewer_nodes_than_wanted_may_be_enough(script: str) -> None:
         (["--straggler-factor=1"], "--straggler-factor=1: expected a number above 1"),
         (["--spares=-1"], "--spares=-1: expected 0 or more"),
         (["--crash-loop=-1"], "--crash-loop=-1: expected 0 or more"),
+        (["--suspect-after=-1"], "--suspect-after=-1: expected 0 or more"),
         (["--nnodes=1:2", "--fixed-world"], "--fixed-world with --nnodes=1:2: expected one number, not a range"),
         (["--nnodes=2", "--min-nodes=3"], "--min-nodes=3: expected 1 to 2, the greatest number of --nnodes"),
         (["--nnodes=2", "--min-nodes=0"], "--min-nodes=0: expected 1 to 2, the greatest number of --nnodes"),

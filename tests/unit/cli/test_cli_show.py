@@ -43,11 +43,12 @@ LIVE = pb.StatusReply(
     nodes=[pb.NodeLine(node_id="a1", rank0=0, slots=4, phase=pb.RUN_PHASE_RUNNING, attached=True, heard_seconds=0.42)],
     ranks=[pb.RankLine(rank=n, node_id="a1", step=40 + n % 2, beat_seconds=0.1) for n in range(4)],
 )
+NOW = 1_800_000_100.0
 EVENT = Happening(1, 1_800_000_000.0, "job_running", "generation 3 runs")
 
 
 def test_a_status_for_people() -> None:
-    lines = show.status(seen(), LIVE, [EVENT]).splitlines()
+    lines = show.status(seen(), LIVE, [EVENT], NOW).splitlines()
     assert lines[0] == "job run7: running, generation 3, 4 ranks, 1 node of 1:2, 1 restart, 2 left"
     assert lines[1] == "  rank 5 was killed by SIGKILL"
     assert lines[3].split() == ["a1", "gpu-01", "0-3", "running", "40-41", "0.4", "s", "ago", "leads"]
@@ -69,7 +70,7 @@ def standing(*ranks: pb.RankLine) -> list[str]:
     live.CopyFrom(LIVE)
     del live.ranks[:]
     live.ranks.extend(ranks)
-    lines = show.status(seen(), live, [EVENT]).splitlines()
+    lines = show.status(seen(), live, [EVENT], NOW).splitlines()
     begin = next((n for n, line in enumerate(lines) if line.startswith("no progress for 10 s")), None)
     return [] if begin is None else [line for line in lines[begin + 1 :] if line.startswith("  ")][:-1]
 
@@ -101,14 +102,14 @@ def test_a_thousand_ranks_that_wait_do_not_fill_the_screen() -> None:
 
 
 def test_a_leader_that_does_not_answer_is_no_reason_to_show_nothing() -> None:
-    text = show.status(seen(), "connection refused", [])
+    text = show.status(seen(), "connection refused", [], NOW)
     assert "the leader does not answer (connection refused): as etcd has it" in text
-    document = documents.status_document(seen(), "connection refused", [])
+    document = documents.status_document(seen(), "connection refused", [], NOW)
     assert (document["live"], document["budget_left"], document["nodes"][0]["ranks"]) == (False, 2, [0, 3])
 
 
 def test_documents_are_json_and_hold_no_token() -> None:
-    text = json.dumps(documents.status_document(seen(), LIVE, [EVENT]))
+    text = json.dumps(documents.status_document(seen(), LIVE, [EVENT], NOW))
     assert "secret" not in text
     assert json.loads(text)["rank_progress"][3]["step"] == 41
 
@@ -117,7 +118,7 @@ def test_documents_are_json_and_hold_no_token() -> None:
 def test_nothing_from_etcd_plays_with_the_terminal(nasty: str) -> None:
     texts = [
         show.jobs([(seen(reason=Reason("x", nasty)), "e")], []),
-        show.status(seen(reason=Reason("x", nasty)), "why" + nasty, [EVENT]),
+        show.status(seen(reason=Reason("x", nasty)), "why" + nasty, [EVENT], NOW),
         show.event(Happening(1, 1.0, "code", nasty)),
         show.operation("job", Operation("a", "stacks", "x", 1.0, answers={"n": nasty}, answer=nasty)),
     ]

@@ -166,6 +166,17 @@ def test_another_error_on_all_ranks_is_tried_once_more() -> None:
     assert second.reason.text.startswith("ValueError at train.py:31, twice in a row (all 4 ranks): ")
 
 
+def test_an_error_that_may_be_the_checkpoints_is_tried_once_without_it() -> None:
+    endings = [replace(everywhere(), restored=step) for step in (60, 60, 40, 40)]
+    found = play(RestartPolicy(9), endings)
+    assert [decision.restart for decision in found] == [True, True, False]
+    assert [decision.history.suspects for decision in found] == [(), (60,), (60,)]
+    assert found[-1].reason.code == "code_error"
+    assert [d.restart for d in play(RestartPolicy(9, suspect_after=0), endings)] == [True, False]
+    others = [replace(everywhere(), restored=step) for step in (60, 40)]
+    assert not play(RestartPolicy(9), others)[-1].restart, "it was not the checkpoint"
+
+
 def test_another_line_is_another_error() -> None:
     endings = [everywhere(line=n) for n in range(4)]
     assert all(d.restart for d in play(RestartPolicy(9), endings))

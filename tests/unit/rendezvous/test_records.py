@@ -70,6 +70,10 @@ def test_a_record_is_json_that_an_operator_can_read() -> None:
         "store_address": "10.0.0.1",
         "store_port": 5,
         "from_step": -1,
+        "avoid_steps": [],
+        "recorded_step": -1,
+        "rewinds": [],
+        "incarnation": "",
     }
 
 

@@ -28,7 +28,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused")
+    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -51,6 +51,7 @@ class StatusReply(_message.Message):
     RANKS_FIELD_NUMBER: _ClassVar[int]
     BUDGET_LEFT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     phase: str
     generation: int
@@ -66,7 +67,22 @@ class StatusReply(_message.Message):
     ranks: _containers.RepeatedCompositeFieldContainer[RankLine]
     budget_left: int
     refused: _containers.ScalarMap[str, int]
-    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    checkpoint: LastCheckpoint
+    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ...) -> None: ...
+
+class LastCheckpoint(_message.Message):
+    __slots__ = ("step", "generation", "age_seconds", "lost_seconds", "lost_steps")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    AGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOST_STEPS_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    generation: int
+    age_seconds: float
+    lost_seconds: float
+    lost_steps: int
+    def __init__(self, step: _Optional[int] = ..., generation: _Optional[int] = ..., age_seconds: _Optional[float] = ..., lost_seconds: _Optional[float] = ..., lost_steps: _Optional[int] = ...) -> None: ...
 
 class RankLine(_message.Message):
     __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by")
@@ -151,7 +167,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +179,8 @@ class NodeStatus(_message.Message):
     START_ERROR_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    COMMITS_FIELD_NUMBER: _ClassVar[int]
+    LINES_FIELD_NUMBER: _ClassVar[int]
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -174,7 +192,45 @@ class NodeStatus(_message.Message):
     start_error: str
     evidence: str
     answers: _containers.RepeatedCompositeFieldContainer[Answer]
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ...) -> None: ...
+    commits: _containers.RepeatedCompositeFieldContainer[CheckpointCommit]
+    lines: _containers.RepeatedCompositeFieldContainer[CheckpointLine]
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ...) -> None: ...
+
+class CheckpointCommit(_message.Message):
+    __slots__ = ("generation", "rank", "number", "step", "path", "digest", "bytes", "seconds")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    rank: int
+    number: int
+    step: int
+    path: str
+    digest: str
+    bytes: int
+    seconds: float
+    def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., step: _Optional[int] = ..., path: _Optional[str] = ..., digest: _Optional[str] = ..., bytes: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class CheckpointLine(_message.Message):
+    __slots__ = ("number", "generation", "rank", "kind", "text", "step")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    generation: int
+    rank: int
+    kind: str
+    text: str
+    step: int
+    def __init__(self, number: _Optional[int] = ..., generation: _Optional[int] = ..., rank: _Optional[int] = ..., kind: _Optional[str] = ..., text: _Optional[str] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("id", "ok", "text")
@@ -253,7 +309,7 @@ class GroupProgress(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., started: _Optional[int] = ..., finished: _Optional[int] = ..., collective: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks")
+    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks", "receipts")
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
@@ -262,6 +318,7 @@ class Command(_message.Message):
     LEAVE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     STACKS_FIELD_NUMBER: _ClassVar[int]
+    RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     start: Start
     abort: Abort
@@ -270,10 +327,33 @@ class Command(_message.Message):
     leave: Leave
     signal: Signal
     stacks: Stacks
-    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ...) -> None: ...
+    receipts: Receipts
+    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ...) -> None: ...
+
+class Receipts(_message.Message):
+    __slots__ = ("heard", "replies")
+    HEARD_FIELD_NUMBER: _ClassVar[int]
+    REPLIES_FIELD_NUMBER: _ClassVar[int]
+    heard: int
+    replies: _containers.RepeatedCompositeFieldContainer[CommitReply]
+    def __init__(self, heard: _Optional[int] = ..., replies: _Optional[_Iterable[_Union[CommitReply, _Mapping]]] = ...) -> None: ...
+
+class CommitReply(_message.Message):
+    __slots__ = ("generation", "rank", "number", "accepted", "text")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    rank: int
+    number: int
+    accepted: bool
+    text: str
+    def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., accepted: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step")
+    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds", "incarnation")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -287,6 +367,10 @@ class Start(_message.Message):
     HOST_STORE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FROM_STEP_FIELD_NUMBER: _ClassVar[int]
+    AVOID_STEPS_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_STEP_FIELD_NUMBER: _ClassVar[int]
+    REWINDS_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
     generation: int
     restart_count: int
     group_rank: int
@@ -300,7 +384,19 @@ class Start(_message.Message):
     host_store: bool
     reason: str
     from_step: int
-    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ...) -> None: ...
+    avoid_steps: _containers.RepeatedScalarFieldContainer[int]
+    recorded_step: int
+    rewinds: _containers.RepeatedCompositeFieldContainer[Rewind]
+    incarnation: str
+    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class Rewind(_message.Message):
+    __slots__ = ("generation", "step")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    step: int
+    def __init__(self, generation: _Optional[int] = ..., step: _Optional[int] = ...) -> None: ...
 
 class Abort(_message.Message):
     __slots__ = ("generation", "code", "reason", "evidence", "notice")

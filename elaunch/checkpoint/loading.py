@@ -1,0 +1,114 @@
+"""Fill a program's objects from one checkpoint: rank by rank into memory first, and only if all could into the objects.
+
+A rank that cannot says so in its round, whatever went wrong, so that nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch.distributed.checkpoint import DefaultLoadPlanner, Metadata
+
+from elaunch.checkpoint import layout, manifest, unpickling
+from elaunch.checkpoint.archive import load_value
+from elaunch.checkpoint.committing import describe
+from elaunch.checkpoint.manifest import FileSum, Manifest
+from elaunch.checkpoint.plausible import check_metadata
+from elaunch.checkpoint.ranks import Ranks
+from elaunch.checkpoint.reading import BlockReader
+from elaunch.checkpoint.saved import Saved, saved_keys
+from elaunch.checkpoint.storage import Storage
+from elaunch.errors import CheckpointError, DamagedCheckpointError, ElaunchError, StateError
+
+_KINDS: dict[str, type[CheckpointError]] = {kind.code: kind for kind in (StateError, DamagedCheckpointError)}
+
+
+class Objects(Protocol):
+    """What is filled: states.States."""
+
+    def targets(self, saved: Mapping[str, Saved], saved_world: int, *, partial: bool = False) -> dict[str, Any]:
+        """A state dict of what the checkpoint has, with tensors to be filled."""
+
+    def adopt(self, loaded: dict[str, Any]) -> None:
+        """Put what was loaded into the program's objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """One checkpoint of a directory. ``files`` are the sums of its manifest, None where another program wrote it."""
+
+    storage: Storage
+    name: str
+    metadata: Metadata
+    files: Mapping[str, FileSum] | None
+    world: int
+
+
+class LoadPlanner(DefaultLoadPlanner):  # type: ignore[misc]
+    """DCP's for a flat state, but for values that are no tensors: they are read without running what they may hold."""
+
+    def __init__(self) -> None:
+        super().__init__(flatten_state_dict=False)
+
+    def load_bytes(self, read_item: Any, value: Any) -> None:
+        key = read_item.dest_index.fqn
+        self.state_dict[key] = self.original_state_dict[key] = load_value(value.getbuffer(), key)
+
+
+def load(contents: Contents, objects: Objects, rank: int, *, verify: bool, partial: bool = False) -> dict[str, Any]:
+    """What the objects are to adopt; their tensors are filled already. Raises CheckpointError and OSError."""
+    try:
+        targets = objects.targets(saved_keys(contents.metadata), contents.world, partial=partial)
+        planner = LoadPlanner()
+        planner.set_up_planner(targets, contents.metadata, is_coordinator=rank == 0)
+        reader = BlockReader(contents.storage, contents.name, contents.metadata, contents.files, verify)
+        reader.read_data(planner.finish_plan(planner.create_local_plan()), planner)
+    except (CheckpointError, OSError):
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{contents.name}: cannot be loaded ({unpickling.line(error)})") from error
+    return targets
+
+
+def adopt(objects: Objects, loaded: dict[str, Any], name: str, ranks: Ranks) -> None:
+    """Put what was loaded into the objects. Collective. Raises CheckpointError on all ranks where one cannot."""
+    agree(ranks, lambda: _adopt(objects, loaded, name))
+
+
+def agree(ranks: Ranks, act: Callable[[], None]) -> None:
+    """Do it, on every rank; where it fails on one of them, raise its CheckpointError on all. Collective."""
+    told = {"code": "", "error": ""}
+    mine: Exception | None = None
+    try:
+        act()
+    except ElaunchError as error:
+        told, mine = {"code": error.code, "error": str(error)}, error
+    except OSError as error:
+        told, mine = {"code": "", "error": describe(error)}, error
+    for one in ranks.share(json.dumps(told).encode()):
+        other = json.loads(one)
+        if other["error"]:
+            raise _KINDS.get(other["code"], CheckpointError)(other["error"]) from mine
+
+
+def read_metadata(data: bytes, known: Manifest, name: str) -> Metadata:
+    """DCP's metadata of a checkpoint, checked against its manifest. Raises DamagedCheckpointError."""
+    where = f"{name}/{layout.METADATA}"
+    told = known.files.get(layout.METADATA)
+    if told is None or told.size != len(data) or told.blocks != manifest.block_sums(data):
+        raise DamagedCheckpointError(f"{where}: damaged: its sum does not fit")
+    metadata = unpickling.load_metadata(data, where)
+    check_metadata(metadata, {file: one.size for file, one in known.files.items()}, where)
+    return metadata
+
+
+def _adopt(objects: Objects, loaded: dict[str, Any], name: str) -> None:
+    try:
+        objects.adopt(loaded)
+    except CheckpointError:
+        raise
+    except Exception as error:
+        raise CheckpointError(f"{name}: an object does not take its state ({unpickling.line(error)})") from error

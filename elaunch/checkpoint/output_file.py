@@ -1,0 +1,73 @@
+"""A file that is there as a whole or not at all, and takes nothing's place unless that was asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from elaunch.errors import CheckpointRefusedError, UsageError
+
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+
+
+def check(path: Path, force: bool) -> None:
+    """Whether a file may be written there, before any work is done.
+
+    Raises CheckpointRefusedError where there is one and not ``force``, UsageError where none can be, and OSError.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise UsageError(f"{path}: {path.parent} is no directory; make it first") from None
+        return
+    if not stat.S_ISREG(mode):
+        raise UsageError(
+            f"{path}: is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}; expected a file name"
+        )
+    if not force:
+        raise CheckpointRefusedError(f"{path}: is there already; --force writes over it")
+
+
+@contextlib.contextmanager
+def output_file(path: Path, force: bool) -> Iterator[BinaryIO]:
+    """A file next to ``path``, durable and in its place once the block has ended without an error; else removed."""
+    temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
+    try:
+        with temporary.open("x+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _put(temporary, path, force)
+        _settle(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, path: Path, force: bool) -> None:
+    if force:
+        os.replace(temporary, path)
+        return
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise CheckpointRefusedError(f"{path}: has come to be meanwhile; --force writes over it") from None
+    except OSError as error:  # a file system without links: then the look before has to do
+        if error.errno not in _NO_LINKS:
+            raise
+        check(path, force)
+        os.rename(temporary, path)
+
+
+def _settle(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
