@@ -45,13 +45,12 @@ class GroupProgress:
 class RankProgress:
     """One rank as its agent last saw it.
 
-    ``state`` is the letter of /proc/PID/stat (T is stopped, D stuck in the kernel). ``attached`` tells that the
-    program writes to its page; where it does not (it is no Python program, or has not imported torch yet), only pid,
-    state and ``cpu_seconds`` mean anything, and ``progress_age``, which is the time since its start.
-    ``beat_age`` is the time since the rank last held the interpreter lock,
-    ``where`` the innermost line of its main thread ("train.py:31 in step") with the time since it last changed or the
-    process last read or wrote in earnest (a long save is one line), and
-    ``progress_age`` the time since its step, section or any sequence number last changed.
+    ``state`` is the letter of /proc/PID/stat (T is stopped, D stuck in the kernel). ``attached`` tells that the program
+    writes to its page; where it does not (it is no Python program, has not imported torch yet, or its thread has
+    failed), only pid, state and ``cpu_seconds`` mean anything, and ``progress_age``, which is the time since its start.
+    ``beat_age`` is the time since the rank last held the interpreter lock, ``where`` the innermost line of its main
+    thread ("train.py:31 in step") with the time since it last changed or the process last read or wrote in earnest (a
+    long save is one line), and ``progress_age`` the time since its step, section or any sequence number last changed.
     ``own_seconds`` and ``waited_seconds`` add up since the start of the rank: the time that its main thread spent
     outside of collectives, and in them. ``section`` is the innermost open section ("" for none) and ``section_left``
     what is left of the shortest deadline of all open ones (negative where it has passed, None where none is set).

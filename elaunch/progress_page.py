@@ -93,7 +93,8 @@ class Page:
     ``signal`` makes the rank write its stacks, and is 0 while there is no handler for it. ``asked`` and ``answered``
     number the agent's requests for evidence and the rank's answers. ``step`` is -1 before the first. ``listens`` is 1
     once the program has asked whether it is to stop, ``noticed`` 1 while there is a notice, ``stopping`` 1 once the
-    program has heard it. ``reports`` is what it tells of checkpoints.
+    program has heard it. ``silent`` is 1 where nobody beats, though a process has claimed the page. ``reports`` is what
+    it tells of checkpoints.
     """
 
     step = _Cell(1)
@@ -103,6 +104,7 @@ class Page:
     answered = _Cell(5)
     noticed = _Cell(6)
     listens = _Cell(7)
+    silent = _Cell(8)
 
     def __init__(self, fd: int) -> None:
         """Map the page behind a descriptor. Raises OSError, and ValueError where it is none."""

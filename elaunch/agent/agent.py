@@ -30,10 +30,11 @@ from elaunch.controller.operations import ABORTED
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import margin_of
+from elaunch.rendezvous.listeners import heard
 from elaunch.rendezvous.records import Node, Spec
 from elaunch.reports import Receipts
 
-ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts a job that an operator aborted
+ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts an aborted job at most, until the operator has the answer
 
 
 async def run_agent(options: LaunchOptions) -> Outcome:
@@ -46,8 +47,8 @@ async def run_agent(options: LaunchOptions) -> Outcome:
                 parts.events.finished(end)
                 tell_end(end)
                 if end.code == ABORTED and parts.backend.held is not None:
-                    # Whoever asked for it hears of it from this etcd, and nothing tells when that was.
-                    await asyncio.sleep(ANSWER_SECONDS)
+                    # Whoever asked for it hears of it from this etcd.
+                    await heard(parts.backend.store, JobKeys(options.job), ANSWER_SECONDS)
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
@@ -170,7 +171,8 @@ class Agent:
             self._parts.page.clear()
 
     def _on_deadline(self, deadline: float) -> None:
-        self._parts.page.set(deadline - margin_of(self._options.conf.lease_ttl))
+        margin = margin_of(self._options.conf.lease_ttl)
+        self._parts.page.set(deadline - margin, deadline - margin / 2)
 
     def _on_lease(self, lease: int) -> None:
         self._lease = lease

@@ -6,19 +6,18 @@ Bounded in time, whatever state the ranks, and the file system of the log folder
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import json
-import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from elaunch.agent.aside import aside
 from elaunch.agent.stack_dump import call_site, main_stack
 from elaunch.agent.witness import Witness
 from elaunch.progress import RankProgress
 from elaunch.rendezvous.records import Reason
-from elaunch.rendezvous.waiting import within as in_time
 
 _LOOK_SECONDS = 0.01
 _BY_THREAD = 0.3  # of the time: a thread that has the lock answers within its interval, 0.05 s
@@ -48,10 +47,13 @@ class Evidence:
     ranks: tuple[RankEvidence, ...] = ()
 
 
-async def collect(folder: Path, witnesses: Sequence[Witness], within: float, why: Reason | None = None) -> Evidence:
-    """Ask the ranks, and save what they and the kernel say below ``folder``, in ``within`` seconds at most.
+async def collect(
+    folders: Sequence[Callable[[], Path]], witnesses: Sequence[Witness], within: float, why: Reason | None = None
+) -> Evidence:
+    """Ask the ranks, and save what they and the kernel say, in ``within`` seconds at most.
 
-    ``why`` is saved along with it.
+    Each of ``folders`` makes one, or raises OSError: it is saved below the first that takes it. ``why`` is saved along
+    with it.
     """
     await _ask(witnesses, within)
     found = [_evidence(witness) for witness in witnesses]
@@ -62,10 +64,10 @@ async def collect(folder: Path, witnesses: Sequence[Witness], within: float, why
     summary = {"why": reason, "text": text, "ranks": [asdict(rank) for rank in found]}
     files["summary.json"] = json.dumps(summary, indent=1).encode()
     files["summary.txt"] = text.encode() + b"\n"
-    error = await _written(folder, files, printed, within * (1 - _BY_THREAD - _BY_SIGNAL))
+    saved, error = await _saved(folders, files, printed, within * (1 - _BY_THREAD - _BY_SIGNAL))
     if error:
-        return Evidence("", f"{text} (not saved: {error})", tuple(found))
-    return Evidence(str(folder), text, tuple(found))
+        text += f" (not saved: {error})" if not saved else f" (saved here since {error})"
+    return Evidence(saved, text, tuple(found))
 
 
 async def show_stacks(witnesses: Sequence[Witness], within: float) -> str:
@@ -170,45 +172,41 @@ def _files(witness: Witness) -> list[tuple[str, bytes]]:
     return [(file, data) for file, data in found if data]
 
 
-async def _written(
-    folder: Path, files: dict[str, bytes], printed: Mapping[str, Callable[[], str]], seconds: float
-) -> str:
-    """Write the files; what went wrong, "" if nothing.
+async def _saved(
+    folders: Sequence[Callable[[], Path]],
+    files: Mapping[str, bytes],
+    printed: Mapping[str, Callable[[], str]],
+    seconds: float,
+) -> tuple[str, str]:
+    """Write the files to the first folder that takes them: which one, "" if none does, and what went wrong.
 
-    The folder may be on storage that hangs, and so may what the ranks have ``printed``: that is read here only.
+    Each gets its share of the time. What the ranks have ``printed`` may be on the same storage that hangs as the first
+    folder: it is read there only.
     """
-
-    def write() -> str:
+    complaints: list[str] = []
+    for folder in folders:
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, data in files.items():
-                (folder / name).write_bytes(data)
-            for name, read in printed.items():
-                if told := read():
-                    (folder / name).write_text(told, encoding="utf-8")
+            write = functools.partial(_write, folder, files, {} if complaints else printed)
+            return await aside(write, max(seconds / len(folders), _LOOK_SECONDS)), "; ".join(complaints)
+        except asyncio.TimeoutError:  # which is an OSError in newer Pythons
+            complaints.append("the folder cannot be written in time")
         except OSError as error:
-            return f"{error.filename or folder}: {error.strerror or error}"
-        return ""
+            complaints.append(f"{error.filename or 'the folder'}: {error.strerror or error}")
+    return "", "; ".join(complaints)
 
+
+def _write(make: Callable[[], Path], files: Mapping[str, bytes], printed: Mapping[str, Callable[[], str]]) -> str:
+    folder = make()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder
     try:
-        return await in_time(max(seconds, _LOOK_SECONDS), _aside(write))
-    except asyncio.TimeoutError:
-        return f"{folder} cannot be written in time"
-
-
-def _aside(work: Callable[[], str]) -> Awaitable[str]:
-    """In a thread that nobody waits for at exit, unlike those of an executor."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[str] = loop.create_future()
-
-    def set_result(value: str) -> None:
-        if not result.done():
-            result.set_result(value)
-
-    def run() -> None:
-        value = work()
-        with contextlib.suppress(RuntimeError):  # the agent has ended meanwhile
-            loop.call_soon_threadsafe(set_result, value)
-
-    threading.Thread(target=run, name="evidence", daemon=True).start()
-    return result
+        for name, data in files.items():
+            path = folder / name
+            path.write_bytes(data)
+        for name, read in printed.items():
+            if told := read():
+                path = folder / name
+                path.write_text(told, encoding="utf-8")
+    except OSError as error:  # one of a write does not say where
+        raise OSError(error.errno, error.strerror, str(error.filename or path)) from error
+    return str(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -27,7 +28,16 @@ class Describe(Protocol):
 class Exits:
     """Follows the exits of the ranks, and the end of the spawner process, which takes them along."""
 
-    def __init__(self, ranks: Ranks, board: StatusBoard, describe: Describe, telling: Telling) -> None:
+    def __init__(
+        self,
+        ranks: Ranks,
+        board: StatusBoard,
+        describe: Describe,
+        telling: Telling,
+        look: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``look`` sees, in a bounded time, to what ``describe`` needs of a failure."""
+        self._look = look
         self._ranks = ranks
         self._board = board
         self._describe = describe
@@ -69,14 +79,16 @@ class Exits:
         self._log.error("spawner_lost")
         pids = self._ranks.pids
         number, dead = await self._ranks.replace_spawner()
-        for local_rank in sorted(dead):
-            end = Exit(local_rank, pids.get(local_rank, 0), -signal.SIGKILL, time.time(), number)
+        for local_rank in sorted(dead, key=lambda n: (dead[n] == -signal.SIGKILL, n)):  # first who ended by itself
+            end = Exit(local_rank, pids.get(local_rank, 0), dead[local_rank], time.time(), number)
             await self._exited(end)
 
     async def _exited(self, end: Exit) -> None:
         """An exit that we brought about is no news; the last of the others ends the run well if all were good."""
-        generation = self._ranks.generation
-        if generation is None or end.start != generation.start.generation or end.local_rank not in generation.alive:
+        if end.exit_code != 0 and self._news(end) is not None:
+            await self._look()
+        generation = self._news(end)
+        if generation is None:
             return  # of a start that is over, or one that was brought about by a stop
         generation.alive.discard(end.local_rank)
         if not generation.ranks:
@@ -93,6 +105,13 @@ class Exits:
             self._board.update(exits=exits)
         else:
             await self._succeeded(generation, exits)
+
+    def _news(self, end: Exit) -> Generation | None:
+        """The generation that runs, if the exit is one of its own."""
+        generation = self._ranks.generation
+        if generation is None or end.start != generation.start.generation or end.local_rank not in generation.alive:
+            return None
+        return generation
 
     async def _succeeded(self, generation: Generation, exits: tuple[RankExit, ...]) -> None:
         async with self._ranks.lock:

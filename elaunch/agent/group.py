@@ -44,6 +44,8 @@ class Preparation(Protocol):
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None: ...
 
+    async def look(self) -> None: ...
+
     def describe(self, exit_: Exit, start: Start) -> RankExit: ...
 
 
@@ -68,7 +70,7 @@ class Group:
         self.ranks = Ranks(spawner, reopen, board, grace)
         self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal)
         self._telling = telling = Telling(max_restarts)
-        self.exits = Exits(self.ranks, board, prepare.describe, telling)
+        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look)
         self._board = board
         self._prepare = prepare
         self._listen = listen

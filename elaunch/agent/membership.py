@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import secrets
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -135,16 +136,17 @@ class Membership:
         finally:
             await cancelled(waiting)
 
-    async def _tend(self, leadership: Leadership) -> None:
+    async def _tend(self, lease: Lease, leadership: Leadership) -> None:
         """While this node leads: look after the members of an embedded etcd."""
         site = self._site
         if site.steading is not None:
-            await Steward(site.store, site.keys, leadership.guard, site.clock).run()
+            await Steward(site.store, site.keys, leadership.guard, site.clock, lambda: lease.left).run()
 
     async def _until_end(self, lease: Lease, first: bool) -> End:
         site = self._site
+        tend = functools.partial(self._tend, lease)
         candidate = Candidate(
-            site.store, site.keys, site.policy, site.clock, site.server, self._node, lease, self.resign, self._tend
+            site.store, site.keys, site.policy, site.clock, site.server, self._node, lease, self.resign, tend
         )
         spread = CLAIM_SPREAD * site.policy.max_nodes
         election = Election(site.store, site.keys, lease.id, spread=spread, leave_to=candidate.leave_to_controllers)

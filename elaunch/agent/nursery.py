@@ -15,7 +15,7 @@ from typing import Any
 
 from elaunch.agent import children
 from elaunch.agent.brood import Brood
-from elaunch.agent.deadman import Alarm, DeadlinePage
+from elaunch.agent.deadman import Alarm
 from elaunch.agent.protocol import Channel, Message
 from elaunch.agent.standbys import Standbys
 from elaunch.agent.start import STORE
@@ -23,6 +23,7 @@ from elaunch.agent.starting import Run, Starter
 from elaunch.agent.stopping import Stopping
 from elaunch.agent.warmth import Warmth
 from elaunch.clock import boottime
+from elaunch.deadline_page import DeadlinePage
 
 _IDLE_SECONDS = 0.5  # how soon a deadline is seen that was set where there was none
 _KILL_BOUND_SECONDS = 10.0
@@ -60,8 +61,8 @@ class Nursery:
         while True:
             self._poller.poll(self._timeout() * 1000)
             self._channel.flush()
+            self._watch_deadline()  # before its ranks' ends are told: that was why, if it comes late
             self._brood.reap()
-            self._watch_deadline()
             for message in self._channel.receive():
                 run = self._handle(message)
                 if run is not None:

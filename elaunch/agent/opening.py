@@ -17,11 +17,11 @@ from pathlib import Path
 import structlog
 
 from elaunch.agent import trees
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.events import EventLog
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
 from elaunch.agent.local_jobs import registered
+from elaunch.agent.log_watch import watching
 from elaunch.agent.logs_specs import arguments
 from elaunch.agent.mailbox import Mailbox
 from elaunch.agent.options import LaunchOptions
@@ -37,6 +37,7 @@ from elaunch.agent.witness import Witness
 from elaunch.clock import SystemClock
 from elaunch.controller.liveness import interval_for
 from elaunch.controller.server import ControlServer
+from elaunch.deadline_page import DeadlinePage
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
 
@@ -84,11 +85,12 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     spared = trees.children(os.getpid())
     dog = watchdog(os.environ)
     board = StatusBoard()
-    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog, board=board)
+    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog, board=board, deadline=page.path)
     if preparation.warning:
         structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
     stack.callback(preparation.folder.remove_unused)
     stack.callback(preparation.pages.close)
+    await stack.enter_async_context(watching(preparation.folder))
     await stack.enter_async_context(health_port(os.environ))
     if dog is not None:
         stack.enter_context(dog.listening())

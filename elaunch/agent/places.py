@@ -8,7 +8,7 @@ from elaunch.agent.options import LaunchOptions
 from elaunch.errors import EndpointUnreachableError
 from elaunch.rendezvous.addresses import own_address, own_loopback, owns
 from elaunch.rendezvous.handshake import names
-from elaunch.rendezvous.trio import SIZE
+from elaunch.rendezvous.trio_view import SIZE
 
 LOOPBACK = "127.0.0.1"
 

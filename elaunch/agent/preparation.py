@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import functools
+import math
 import signal
 import socket
 import sys
@@ -15,6 +18,7 @@ from typing import TextIO
 import structlog
 
 from elaunch.agent import failures
+from elaunch.agent.aside import aside
 from elaunch.agent.console import shown
 from elaunch.agent.environment import (
     Group,
@@ -34,7 +38,7 @@ from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
 from elaunch.agent.spawner import STORE, Exit, RankStart
 from elaunch.agent.status import StatusBoard
-from elaunch.agent.streams import LogFolder, RankStreams
+from elaunch.agent.streams import LogFolder, RankStreams, cannot_make
 from elaunch.agent.tail import Sink, Tailer
 from elaunch.agent.torchside import TorchSide
 from elaunch.agent.watchdog import FILE as TIMER_FILE
@@ -42,6 +46,7 @@ from elaunch.agent.watchdog import Watchdog
 from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Start
 from elaunch.controller.job import RankExit
+from elaunch.deadline_page import DEADLINE
 from elaunch.errors import StartError
 from elaunch.rendezvous.records import Reason
 
@@ -49,6 +54,9 @@ HIDDEN_FROM_RANKS = ("ELAUNCH_ETCD_PASSWORD",)
 LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 EVIDENCE_SECONDS = 3.0
+LOG_SECONDS = 5.0  # for a file system to make a few folders
+TROUBLE_SECONDS = 1.0
+UNRESPONSIVE = "its file system does not answer"
 
 
 class LaunchPreparation:
@@ -56,7 +64,8 @@ class LaunchPreparation:
 
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
     ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
-    progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints.
+    progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints. ``deadline`` is the file of the page with
+    the lease's deadlines.
     """
 
     def __init__(
@@ -66,12 +75,14 @@ class LaunchPreparation:
         scratch: Path | None = None,
         watchdog: Watchdog | None = None,
         board: StatusBoard | None = None,
+        deadline: str = "",
     ) -> None:
         shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
         self.env, self.warning = with_thread_limit(shown, options.slots)
         if watchdog is not None:
             self.env[TIMER_FILE] = str(watchdog.path)
         self._watchdog = watchdog
+        self._deadline = deadline
         self.node_id = ""
         self.pages = Pages()
         self.mailbox = Mailbox(self.pages, board or StatusBoard())
@@ -82,6 +93,7 @@ class LaunchPreparation:
         self._options = options
         self._streams: dict[int, RankStreams] = {}
         self._memory = OutOfMemory()
+        self._trouble, self._unresponsive, self._looked = "", False, -math.inf
 
     @property
     def start_mode(self) -> StartMode:
@@ -114,7 +126,8 @@ class LaunchPreparation:
         self._streams = to.streams
         self.pages.open(start.rank0, options.slots, start.generation)
         self._memory.forget()
-        ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank)}) for p in places]
+        own_env = {DEADLINE: self._deadline} if self._deadline else {}
+        ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank), **own_env}) for p in places]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         return ranks, Output(to, prefixes, options.logs)
 
@@ -124,12 +137,39 @@ class LaunchPreparation:
             shown = {n: {k: v for k, v in env.items() if k in own} for n, env in envs.items()}
             to = await reify(self.logs_specs, shown)
             return replace(to, envs={n: {**env, **to.envs[n]} for n, env in envs.items()})
-        streams = self.folder.prepare(start.restart_count, self._options.slots)
+        streams = await self._log_streams(start.restart_count)
         files = {n: str(s.error_file or "") for n, s in streams.items()}
         envs = {n: {**env, "TORCHELASTIC_ERROR_FILE": files[n]} for n, env in envs.items()}
         attempt = self.folder.attempt
         out, err = (attempt / f"filtered_{name}.log" if attempt else None for name in ("stdout", "stderr"))
         return Destination(streams, envs, out, err)
+
+    async def _log_streams(self, restart_count: int) -> dict[int, RankStreams]:
+        """In the log folder, or elsewhere: a job that runs already does not end for want of it."""
+        folder, slots, why = self.folder, self._options.slots, ""
+        for elsewhere in (False, True):
+            try:
+                make = functools.partial(folder.make, restart_count, slots, elsewhere=elsewhere)
+                return folder.take(await aside(make, LOG_SECONDS), why)
+            except (OSError, asyncio.TimeoutError) as error:
+                if folder.path is None:
+                    raise cannot_make(str(error) or UNRESPONSIVE) from error
+                why = why or str(error) or UNRESPONSIVE
+        return folder.take(folder.without_files(slots), why)
+
+    async def look(self) -> None:
+        """See whether there is something wrong with the log folder, for what is told of an exit; within a second.
+
+        Ranks often fail together: a look serves all of them, so that none waits for the others' to be told.
+        """
+        if time.monotonic() < self._looked + TROUBLE_SECONDS:
+            return
+        try:
+            self._trouble = await aside(self.folder.trouble, TROUBLE_SECONDS)
+            self._unresponsive = False
+        except asyncio.TimeoutError:
+            self._trouble, self._unresponsive = f"{self.folder.attempt}: {UNRESPONSIVE}", True
+        self._looked = time.monotonic()
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         """The ranks of a generation run now."""
@@ -142,11 +182,7 @@ class LaunchPreparation:
 
     async def evidence(self, generation: int, why: Reason) -> Evidence:
         """Save what can be known of the ranks that run: a few seconds at most, whatever state they are in."""
-        try:
-            folder = self.folder.evidence(generation)
-        except OSError as error:
-            return Evidence("", f"nothing was saved: {error}")
-        return await collect(folder, self.witnesses(time.monotonic()), EVIDENCE_SECONDS, why)
+        return await collect(self.folder.evidence(generation), self.witnesses(time.monotonic()), EVIDENCE_SECONDS, why)
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
@@ -170,8 +206,9 @@ class LaunchPreparation:
             pid=end.pid,
             exit_code=end.exit_code,
             time=end.time,
-            error_file=streams.error_file if streams else None,
+            error_file=streams.error_file if streams and not self._unresponsive else None,
         )
+        message = self._watchdog_says(end.pid) or self._memory_says(end) or told.message
         return RankExit(
             end.local_rank,
             rank,
@@ -179,7 +216,7 @@ class LaunchPreparation:
             end.exit_code,
             told.time,
             told.error_file,
-            self._watchdog_says(end.pid) or self._memory_says(end) or told.message,
+            f"{message} (the log folder {self._trouble})" if self._trouble else message,
             told.traceback,
         )
 

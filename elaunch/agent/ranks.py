@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from elaunch.agent import trees
 from elaunch.agent.spawner import STORE, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Start
@@ -92,10 +93,16 @@ class Ranks:
         """End every process: ``grace`` in seconds, the usual one where None."""
         await self.spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
 
-    async def replace_spawner(self) -> tuple[int, set[int]]:
-        """Have another spawner process in the place of one that died; which generation's local ranks it took along."""
+    async def replace_spawner(self) -> tuple[int, dict[int, int]]:
+        """Have another spawner process in the place of one that died; which generation's local ranks it took along.
+
+        With the exit code of each: one that had ended before, unheard, is our child by now.
+        """
         async with self.lock:  # a start waits for the new one
             await self.spawner.close()
+            codes = {n: trees.exit_code(pid) for n, pid in self.pids.items()}
             self.spawner = await self._reopen()
             now = self.generation
-            return (now.start.generation, now.ranks) if now is not None else (0, set())
+            if now is None:
+                return 0, {}
+            return now.start.generation, {n: -signal.SIGKILL if (c := codes.get(n)) is None else c for n in now.ranks}

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 
 from elaunch.agent import children, trees
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.nursery import Nursery
 from elaunch.agent.protocol import Channel
 from elaunch.agent.starting import Run
 from elaunch.agent.warmth import Warmth
+from elaunch.deadline_page import DeadlinePage
 from elaunch.parent import wake_when_parent_ends
 
 

@@ -78,6 +78,8 @@ class Sight:
             age = self._age("started", self.pid, now)
             return RankProgress(self.rank, self.local_rank, self.pid, found[0], cpu_seconds=found[1], progress_age=age)
         state, cpu_seconds = (_stat(writer) or found) if writer != self.pid else found
+        if self.page.silent:
+            return RankProgress(self.rank, self.local_rank, writer, state, cpu_seconds=cpu_seconds)
         beat = self.page.beat() or _NO_BEAT
         sections = self.page.sections()
         step = max(self.page.step, -1)

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from elaunch.agent import trees
 from elaunch.agent.conversation import Conversation
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.process import KILL_BOUND_SECONDS, SpawnerProcess, still_there
 from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel, Message
 from elaunch.agent.start import STORE, Exit, RankStart
+from elaunch.deadline_page import DeadlinePage
 from elaunch.errors import StartError
 from elaunch.rendezvous.waiting import within
 

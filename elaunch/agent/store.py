@@ -18,7 +18,7 @@ from elaunch.rendezvous.endpoints import Credentials
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.steading import Steading
 from elaunch.rendezvous.tls import NAME, Tls
-from elaunch.rendezvous.trio import SIZE
+from elaunch.rendezvous.trio_view import SIZE
 from elaunch.rendezvous.waiting import within
 
 PASSWORD_VARIABLE = "ELAUNCH_ETCD_PASSWORD"

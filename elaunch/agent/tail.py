@@ -52,9 +52,12 @@ class _Tail:
         if self._file is None:
             try:
                 self._file = open(self._path, "rb")  # noqa: SIM115 - closed in finish
-            except FileNotFoundError:
+            except OSError:
                 return False
-        data = self._file.read(_CHUNK)
+        try:
+            data = self._file.read(_CHUNK)
+        except OSError:
+            return False  # its file system is in trouble: the others' output is still to be shown
         if data:
             self._pass_on(self._rest + self._decode(data))
         return bool(data)

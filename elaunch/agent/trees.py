@@ -176,6 +176,18 @@ def kill_all(find: Callable[[], Iterable[Process]], bound: float) -> list[Proces
     return []
 
 
+def exit_code(pid: int) -> int | None:
+    """How this child of ours ended, -n for signal n; None where it has not, is known already, or is no child of ours.
+
+    It is reaped.
+    """
+    with contextlib.suppress(ChildProcessError):
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+    return None
+
+
 def _reap(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ChildProcessError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 
@@ -49,8 +50,23 @@ class Catalog:
                 raise DamagedCheckpointError(f"{name}/{file}: has {size} bytes, {told.size} were written")
 
     def committed(self) -> list[Committed]:
-        """Every checkpoint; one whose manifest cannot be read has no claim that is known, and counts as the oldest."""
-        return [Committed(self._claim(name), layout.step_of(name) or 0, name) for name in self.names()]
+        """Every checkpoint. One whose manifest cannot be read has no claim that is known, and counts as the oldest.
+
+        A directory without a manifest is none of ours, whatever its name.
+        """
+        return [
+            Committed(self._claim(name), layout.step_of(name) or 0, name)
+            for name in self.names()
+            if self._has_manifest(name)
+        ]
+
+    def latest_claim(self) -> int:
+        """The newest claim that a manifest tells, 0 for none; what cannot be read tells none."""
+        latest = 0
+        for name in self.names():
+            with contextlib.suppress(OSError, DamagedCheckpointError):
+                latest = max(latest, self.manifest(name).origin.claim)
+        return latest
 
     def marks(self) -> dict[str, str]:
         """Name of a checkpoint -> why it is not restored any more."""
@@ -63,11 +79,17 @@ class Catalog:
     def mark(self, name: str, reason: str) -> None:
         """Set a checkpoint aside: it stays where it is, and is restored no more."""
         self.storage.make(layout.MARKS)
-        self.storage.write(f"{layout.MARKS}/{name}.json", json.dumps({"reason": reason}).encode())
+        self.storage.write(layout.mark_of(name), json.dumps({"reason": reason}).encode())
 
     def unmark(self, name: str) -> None:
         """Take the mark away, if there is one."""
-        self.storage.remove(f"{layout.MARKS}/{name}.json")
+        self.storage.remove(layout.mark_of(name))
+
+    def _has_manifest(self, name: str) -> bool:
+        try:
+            return self.storage.size(f"{name}/{layout.MANIFEST}") >= 0
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def _claim(self, name: str) -> int:
         try:

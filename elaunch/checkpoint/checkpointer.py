@@ -6,7 +6,6 @@ import json
 import os
 import threading
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
@@ -14,7 +13,7 @@ from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan
 
 import elaunch
-from elaunch.checkpoint import attempts, launched, layout, planning
+from elaunch.checkpoint import attempts, launched, planning
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
@@ -23,13 +22,13 @@ from elaunch.checkpoint.foreign import Load
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.launcher import Launcher
 from elaunch.checkpoint.manifest import Origin
+from elaunch.checkpoint.open_storage import open_storage, parent_of
 from elaunch.checkpoint.planning import Planned
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.ranks import connect
+from elaunch.checkpoint.ranks import Ranks, connect
 from elaunch.checkpoint.restoring import Restore, Restored, Wish
 from elaunch.checkpoint.retention import Keep, to_remove
+from elaunch.checkpoint.rng import RNG
 from elaunch.checkpoint.states import States
-from elaunch.checkpoint.storage import Storage
 from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError, StateError
 
 _CLAIM_PATIENCE = 5.0
@@ -40,10 +39,12 @@ class Checkpointer:
     """Saves the state of a program and restores it, into whatever world it is started in.
 
     ``state`` names the objects: modules, optimizers, whatever has ``state_dict`` and ``load_state_dict``, dicts,
-    tensors; ``PerRank(obj)`` for what differs between ranks (states.py). ``keep_last`` checkpoints are kept, and those
-    of steps that are a multiple of ``keep_every``. ``verify`` "full" checks the sum of all that a restore reads,
-    "fast" sizes and the sums of all that is no tensor. A save that finds the one before it still being written waits
-    for it, or, with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank waits for the others.
+    tensors; ``PerRank(obj)`` for what differs between ranks (states.py). With ``rng`` each rank's random number
+    generators are saved too, as the state "rng", unless ``state`` has an ``RNG()`` of its own. ``keep_last``
+    checkpoints are kept, and those of steps that are a multiple of ``keep_every``. ``verify`` "full" checks the sum of
+    all that a restore reads, "fast" sizes and the sums of all that is no tensor. A save that finds the one before it
+    still being written waits for it, or, with ``on_busy="skip"``, is not made. ``timeout`` is how many seconds a rank
+    waits for the others.
 
     Creating it, and each of its methods, is collective: every rank does the same, in the same order. Raises
     DirectoryInUseError where another job writes to ``path``, and CheckpointError.
@@ -58,6 +59,7 @@ class Checkpointer:
         keep_every: int = 0,
         verify: Literal["full", "fast"] = "full",
         on_busy: Literal["wait", "skip"] = "wait",
+        rng: bool = True,
         timeout: float = 1800.0,
         launcher: Launcher | None = None,
     ) -> None:
@@ -65,7 +67,7 @@ class Checkpointer:
             raise ValueError(f"keep_last={keep_last} must be 1 or more, keep_every={keep_every} 0 or more")
         if verify not in ("full", "fast") or on_busy not in ("wait", "skip"):
             raise ValueError(f'verify={verify!r} must be "full" or "fast", on_busy={on_busy!r} "wait" or "skip"')
-        self._storage: Storage = Posix(Path(path).absolute())
+        self._storage = open_storage(path)
         self._keep = Keep(keep_last, keep_every)
         self._verify = verify == "full"
         self._skip = on_busy == "skip"
@@ -73,7 +75,7 @@ class Checkpointer:
         self._launcher = launcher if launcher is not None else launched.launcher()
         self._owner = self._launcher.owner()
         self._front, self._back = connect(timeout, 2)
-        self._states = States(state, rank=self._front.rank, world=self._front.size)
+        self._states = _states(state, rng, self._front)
         self._claim = self._claimed()
         self._planned: Planned | None = None
         self._image: Image | None = None
@@ -84,8 +86,8 @@ class Checkpointer:
     def restore(self, step: int | None = None) -> int:
         """Restore the newest good checkpoint, and return its step; 0 where there is none.
 
-        With ``step`` that of this step; under elaunch, the one that an operator has asked for. Raises CheckpointError where there are
-        checkpoints and none can be restored: the objects are not to be used then.
+        With ``step`` that of this step; under elaunch, the one that an operator has asked for. Raises CheckpointError
+        where there are checkpoints and none can be restored: the objects are not to be used then.
         """
         self.wait()
         first = self._front.rank == 0
@@ -108,7 +110,7 @@ class Checkpointer:
         if first:
             name = self._restored.name
             if planned is None and name:
-                attempts.begun(self._storage, self._restored.step)
+                self._count_attempt(self._restored.step)
             self._launcher.restored(self._restored.step if name else -1, f"{self._storage.url}/{name}" if name else "")
         return self._restored.step
 
@@ -119,9 +121,9 @@ class Checkpointer:
         only. Raises CheckpointError; the objects are not to be used then.
         """
         self.wait()
-        place = Path(path).absolute()
+        above, name = parent_of(path)
         with elaunch.section("checkpoint load", timeout=self._timeout):
-            Load(Posix(place.parent), place.name, self._front, self._states, self._verify).run(partial)
+            Load(open_storage(above), name, self._front, self._states, self._verify).run(partial)
 
     def save(self, step: int) -> bool:
         """Save the state as it is now; returns when training may go on, the rest happens behind it.
@@ -179,6 +181,12 @@ class Checkpointer:
         if told["error"]:
             raise _KINDS.get(told["code"], CheckpointError)(told["error"])
         return got
+
+    def _count_attempt(self, step: int) -> None:
+        try:
+            attempts.begun(self._storage, step)
+        except OSError as error:
+            self._launcher.tell("checkpoint_attempt", f"the start from step {step} is not counted: {describe(error)}")
 
     def _stage(self) -> str:
         """Copy the state into this rank's image. What went wrong on this rank alone, in words."""
@@ -247,18 +255,17 @@ class Checkpointer:
         try:
             attempts.over(self._storage)
             self._make_room()
-        except OSError as error:
+        except (OSError, CheckpointError) as error:
             self._launcher.tell("checkpoint_retention", f"older checkpoints were not removed: {describe(error)}")
 
     def _make_room(self) -> None:
         if self._claim is None:
             return
         catalog = Catalog(self._storage)
-        marks = frozenset(catalog.marks())
-        for one in to_remove(catalog.committed(), self._keep, marks, frozenset({self._restored.name})):
-            self._claim.check()
-            if not self._storage.is_read(f"{one.name}/{layout.MANIFEST}"):
-                self._storage.discard(one.name)
+        gone = to_remove(catalog.committed(), self._keep, frozenset(catalog.marks()), frozenset({self._restored.name}))
+        retired = self._claim.retired() if gone else ""
+        for one in gone:
+            if self._storage.retire(one.name, retired):
                 catalog.unmark(one.name)
 
     def _anywhere(self, here: bool) -> bool:
@@ -293,6 +300,13 @@ class _Pending:
             self._settled(self._outcome)
         finally:
             self.done.set()
+
+
+def _states(state: Mapping[str, object], rng: bool, ranks: Ranks) -> States:
+    """The program's objects, and the random number generators where they are wanted and not among them."""
+    here = any(isinstance(one, RNG) or isinstance(getattr(one, "obj", None), RNG) for one in state.values())
+    added = {"rng": RNG()} if rng and not here and "rng" not in state else {}
+    return States({**state, **added}, rank=ranks.rank, world=ranks.size, optional=frozenset(added))
 
 
 def _bytes(digests: dict[str, str]) -> dict[str, bytes]:

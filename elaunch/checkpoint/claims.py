@@ -15,12 +15,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from elaunch.checkpoint import layout
+from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.storage import Hold, Storage
 from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError
 
 _MOST_BYTES = 1 << 16
 _FIELDS = {"job": str, "incarnation": str, "generation": int, "host": str, "pid": int, "since": float}
 _LOOK_SECONDS = 0.2
+_MOST_TRIES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,21 +57,53 @@ class Owner:
 
 @dataclass(slots=True)
 class Claim:
-    """The right to write, while no newer claim exists."""
+    """The right to write, while no newer claim exists. ``gone`` is whether its file was found to be away."""
 
     storage: Storage
     number: int
     owner: Owner
     hold: Hold
+    gone: bool = False
 
     def check(self) -> None:
-        """Raises FencedError where a newer run has claimed the directory."""
-        newest = _newest(self.storage)
+        """Raises FencedError where a newer run has claimed the directory, CheckpointError where the claim is gone."""
+        numbers = _numbers(self.storage)
+        newest = max(numbers, default=0)
         if newest > self.number:
             raise FencedError(
-                f"{self.storage.url}: {_owner(self.storage, newest)} has claimed it after {self.owner}, "
+                f"{self.storage.url}: {_name_of(self.storage, newest)} has claimed it after {self.owner}, "
                 "whose saves are refused from now on"
             )
+        self.gone = self.number not in numbers
+        if self.gone:
+            raise CheckpointError(
+                f"{self.storage.url}: the claim of this run is not there any more (was the directory removed, or its "
+                "file system unmounted?); the next save looks again, and begins anew"
+            )
+
+    def prepare(self) -> None:
+        """Before a save: claim anew a directory that was removed, take away what earlier saves have left.
+
+        Raises DirectoryInUseError and FencedError where another has it now, and OSError.
+        """
+        if self.gone:
+            self.gone = self.number not in _numbers(self.storage)
+        if self.gone:
+            again = claim(self.storage, self.owner, 0)
+            self.hold.release()
+            self.number, self.hold, self.gone = again.number, again.hold, False
+        _take_away(self.storage, self.number + 1)
+
+    def retired(self) -> str:
+        """Where checkpoints that this run removes are moved to.
+
+        It is there before this looks at the fence, and a newer claim takes it away: so a run that was frozen can no
+        more remove a checkpoint than it can commit one. Raises as ``check()`` does.
+        """
+        path = f"{layout.RETIRED}/{layout.retired_name(self.number)}"
+        self.storage.make(path)
+        self.check()
+        return path
 
     def release(self) -> None:
         """Let another program have the directory at once."""
@@ -82,35 +116,65 @@ def claim(storage: Storage, owner: Owner, patience: float, sleep: Callable[[floa
     A live owner that this one does not supersede is waited for, for ``patience`` seconds: its process may be ending.
     Raises DirectoryInUseError after that, FencedError where a later generation of the same job has it.
     """
-    storage.make(layout.CLAIMS)
     deadline = time.monotonic() + patience
-    while True:
-        newest = _newest(storage)
-        other = _owner(storage, newest) if newest else None
-        if other is not None and _stands(storage, newest, other, owner):
-            if owner.is_superseded_by(other):
-                raise FencedError(f"{storage.url}: {other} has claimed it before {owner} could")
-            if time.monotonic() >= deadline:
-                raise DirectoryInUseError(
-                    f"{storage.url}: {other} writes its checkpoints there; give each job a directory of its own"
-                )
-            sleep(_LOOK_SECONDS)
-            continue
-        hold = storage.claim(f"{layout.CLAIMS}/{layout.claim_name(newest + 1)}", json.dumps(asdict(owner)).encode())
-        if hold is not None:
-            _sweep(storage, newest + 1)
-            return Claim(storage, newest + 1, owner, hold)
+    for _ in range(_MOST_TRIES):
+        _wait_for_others(storage, owner, deadline, sleep)
+        if (got := _try(storage, owner)) is not None:
+            return got
+    raise CheckpointError(f"{storage.url}: {_MOST_TRIES} times others claimed it first; how many programs write there?")
 
 
-def _stands(storage: Storage, number: int, other: Owner, owner: Owner) -> bool:
-    """Whether the newest claim keeps this owner out."""
-    if owner.is_superseded_by(other):
-        return True
-    return not owner.supersedes(other) and storage.held(f"{layout.CLAIMS}/{layout.claim_name(number)}")
+def _wait_for_others(storage: Storage, owner: Owner, deadline: float, sleep: Callable[[float], None]) -> None:
+    while (other := _who_stands(storage, owner)) is not None:
+        if owner.is_superseded_by(other):
+            raise FencedError(f"{storage.url}: {other} has claimed it before {owner} could")
+        if time.monotonic() >= deadline:
+            raise DirectoryInUseError(
+                f"{storage.url}: {other} writes its checkpoints there; give each job a directory of its own"
+            )
+        sleep(_LOOK_SECONDS)
 
 
-def _newest(storage: Storage) -> int:
-    return max((layout.claim_of(name) or 0 for name in storage.names(layout.CLAIMS)), default=0)
+def _try(storage: Storage, owner: Owner) -> Claim | None:
+    """Make the claim with the next number; None where something has changed meanwhile."""
+    for path in (layout.CLAIMS, layout.STAGING, layout.RETIRED, layout.TRASH):
+        storage.make(path)  # now: a full disk may have no room for them when something is to be taken away
+    committed = Catalog(storage).latest_claim()
+    newest = max(_numbers(storage), default=0)
+    if _who_stands(storage, owner) is not None:
+        return None
+    number = max(newest, committed) + 1  # also where the claims of what is there were lost
+    path = f"{layout.CLAIMS}/{layout.claim_name(number)}"
+    hold = storage.claim(path, json.dumps(asdict(owner)).encode())
+    if hold is None:
+        return None
+    try:
+        if max(_numbers(storage), default=0) > number:  # this process was held up, and the number was free again
+            storage.remove(path)
+            hold.release()
+            return None
+        _sweep(storage, number)
+    except OSError:
+        hold.release()
+        raise
+    return Claim(storage, number, owner, hold)
+
+
+def _who_stands(storage: Storage, owner: Owner) -> Owner | None:
+    """Who keeps this owner out: a later start of the same job, or anyone else who lives."""
+    while newest := max(_numbers(storage), default=0):
+        try:
+            other = _owner(storage, newest)
+        except FileNotFoundError:
+            continue  # a newer one has taken its place
+        path = f"{layout.CLAIMS}/{layout.claim_name(newest)}"
+        stands = owner.is_superseded_by(other) or (not owner.supersedes(other) and storage.held(path))
+        return other if stands else None
+    return None
+
+
+def _numbers(storage: Storage) -> set[int]:
+    return {number for name in storage.names(layout.CLAIMS) if (number := layout.claim_of(name))}
 
 
 def _owner(storage: Storage, number: int) -> Owner:
@@ -122,11 +186,31 @@ def _owner(storage: Storage, number: int) -> Owner:
         raise CheckpointError(f"{storage.url}/{path}: not a claim ({error!r}); remove it if no program runs") from error
 
 
+def _name_of(storage: Storage, number: int) -> str:
+    try:
+        return str(_owner(storage, number))
+    except (OSError, CheckpointError):
+        return "a newer run"
+
+
 def _sweep(storage: Storage, number: int) -> None:
-    """Take away what older claims were writing, and all claims but the newest."""
-    for path in storage.leftovers(number):
-        storage.discard(path)
+    """Take away what older claims were writing and removing, and all that is left over, but for the newest claim."""
+    _take_away(storage, number)
     for name in storage.names(layout.CLAIMS):
         older = layout.claim_of(name.removesuffix(".beat"))
         if older is not None and older < number:
             storage.remove(f"{layout.CLAIMS}/{name}")
+    for path in (layout.PRIVATE, layout.CLAIMS, layout.MARKS):
+        for name in filter(layout.is_temporary, storage.names(path)):
+            storage.remove(f"{path}/{name}")
+
+
+def _take_away(storage: Storage, number: int) -> None:
+    """What claims before this number were at: out of sight, and deleted, or left in the trash for the next time."""
+    for path in storage.leftovers(number):
+        above, _, name = path.rpartition("/")
+        try:
+            storage.discard(path)
+        except OSError:
+            if above != layout.TRASH and name in storage.names(above):
+                raise

@@ -72,9 +72,10 @@ class Save:
         """On rank 0: make the place, then look at the fence (claims.py says why in this order)."""
         if self.claim is None:
             return {}
-        staging = self.storage.staging(self.step, self.origin.generation, self.claim.number)
+        staging = ""
         try:
-            self.storage.discard(staging)
+            self.claim.prepare()
+            staging = self.storage.staging(self.step, self.origin.generation, self.claim.number)
             self.storage.make(staging)
             self.claim.check()
         except (OSError, CheckpointError) as error:
@@ -90,7 +91,7 @@ class Save:
             return {"error": "", "written": []}
         try:
             told = write_file(self.storage, f"{staging}/{name}", self.image.parts())
-        except OSError as error:
+        except (OSError, MemoryError) as error:
             return {"error": f"rank {self.ranks.rank} on {self.origin.host}: {describe(error)}"}
         rows = [[one.index.fqn, _offset(one.index), one.offset, one.length] for one in self.image.written]
         return {"error": "", "name": name, "size": told.size, "blocks": told.blocks.hex(), "written": rows}
@@ -134,15 +135,18 @@ class Save:
         return Outcome(self.step, name, manifest.digest(written), size, time.monotonic() - began)
 
     def _named(self, staging: str, written: bytes) -> str:
-        """Publish under the step's name, or one of its own where another run has saved this step before."""
+        """Publish under the step's name, or one of its own where this step was saved before."""
         if self.claim is None:
             raise RuntimeError("rank 0 has no claim")
-        try:
-            return self.storage.publish(staging, layout.step_name(self.step), written)
-        except FileExistsError:
-            return self.storage.publish(staging, layout.step_name(self.step, self.claim.number), written)
+        name = layout.step_name(self.step)
+        if name in self.storage.names(""):
+            name = layout.step_name(self.step, self.claim.number)
+        self.storage.remove(layout.mark_of(name))  # of one that is gone: its mark may have been left
+        return self.storage.publish(staging, name, written)
 
     def _cleared(self, staging: str) -> str:
+        if not staging:
+            return ""
         try:
             self.storage.discard(staging)
         except OSError as error:

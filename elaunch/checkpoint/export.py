@@ -13,9 +13,9 @@ from torch.distributed.checkpoint.metadata import Metadata
 from elaunch.checkpoint import layout, safetensors_file, stock, unpickling
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.exported import keys_of, states
+from elaunch.checkpoint.loading import read_metadata
 from elaunch.checkpoint.manifest import Manifest
 from elaunch.checkpoint.output_file import output_file
-from elaunch.checkpoint.restoring import read_metadata
 from elaunch.checkpoint.saved import Saved, saved_keys
 from elaunch.checkpoint.shards import Shards
 from elaunch.checkpoint.storage import Storage

@@ -8,6 +8,7 @@
       .elaunch/
         claims/00000009.json         one per start of the program that may write here: the fence
         staging/step-00000200.gen-3.claim-9/    a save that is being written
+        retired/claim-9/             checkpoints that a run takes away: those of older runs may not any more
         trash/                       what is being deleted
         seals/00000009.json          object stores: what was committed when that claim was made
         marks/step-00000100.json     why a checkpoint is not restored any more
@@ -17,6 +18,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from dataclasses import dataclass
 
 MANIFEST = "manifest.json"
@@ -25,6 +27,7 @@ PRIVATE = ".elaunch"
 CLAIMS = f"{PRIVATE}/claims"
 STAGING = f"{PRIVATE}/staging"
 SEALS = f"{PRIVATE}/seals"
+RETIRED = f"{PRIVATE}/retired"
 TRASH = f"{PRIVATE}/trash"
 MARKS = f"{PRIVATE}/marks"
 REMOVING = f"{PRIVATE}/removing"
@@ -33,6 +36,8 @@ ATTEMPTS = f"{PRIVATE}/attempts.json"
 _STEP = re.compile(r"step-(\d{8,19})(?:\.claim-(\d{1,18}))?")
 _STAGED = re.compile(r"step-(\d{8,19})\.gen-(\d{1,18})\.claim-(\d{1,18})")
 _CLAIM = re.compile(r"(\d{8,18})\.json")
+_RETIRED = re.compile(r"claim-(\d{1,18})")
+_TEMPORARY = re.compile(r"\..{1,200}\.[0-9a-f]{32}")
 _FILE = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
@@ -82,6 +87,32 @@ def claim_of(name: str) -> int | None:
     """The number of a claim, from its file name."""
     found = _CLAIM.fullmatch(name)
     return int(found.group(1)) if found else None
+
+
+def retired_name(claim: int) -> str:
+    """The name of the directory into which a run moves the checkpoints that it takes away."""
+    return f"claim-{claim}"
+
+
+def retired_of(name: str) -> int | None:
+    """The number of the claim, from such a name."""
+    found = _RETIRED.fullmatch(name)
+    return int(found.group(1)) if found else None
+
+
+def mark_of(name: str) -> str:
+    """The path of the mark of a checkpoint."""
+    return f"{MARKS}/{name}.json"
+
+
+def temporary_name(name: str) -> str:
+    """The name, like no other, of a file that is to become ``name``."""
+    return f".{name}.{uuid.uuid4().hex}"
+
+
+def is_temporary(name: str) -> bool:
+    """Whether it is such a name."""
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def data_name(rank: int) -> str:

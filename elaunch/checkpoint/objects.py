@@ -93,7 +93,7 @@ class Objects:
         return [
             name
             for name in self.names("")
-            if layout.step_of(name) is not None and name not in published and layout.claim_in(name) < claim
+            if layout.step_of(name) is not None and name not in published and 0 < layout.claim_in(name) < claim
         ]
 
     def read(self, path: str, most: int) -> bytes:
@@ -141,6 +141,10 @@ class Objects:
             self.fs.rm(self._at(path), recursive=True)
         except FileNotFoundError:
             return
+
+    def retire(self, name: str, retired: str) -> bool:
+        self.discard(name)
+        return True
 
     def claim(self, path: str, data: bytes) -> Beat | None:
         if not self._create(path, data):

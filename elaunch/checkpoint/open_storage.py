@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import unquote
 
+from elaunch.checkpoint.objects import Objects
 from elaunch.checkpoint.posix import Posix
 from elaunch.checkpoint.storage import Storage
 from elaunch.errors import UsageError
@@ -15,7 +16,10 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
 def open_storage(url: str | os.PathLike[str]) -> Storage:
-    """The storage of a path or a ``file://`` URL; nothing is touched there. Raises UsageError for any other URL."""
+    """The storage of a path, a ``file://`` URL, or any other URL that fsspec knows; nothing is touched there.
+
+    Raises UsageError for what is none of these, or whose fsspec package is not installed.
+    """
     text = os.fspath(url)
     if not text or "\0" in text:
         raise UsageError(f"{text!r} is no name of a checkpoint directory")
@@ -25,10 +29,20 @@ def open_storage(url: str | os.PathLike[str]) -> Storage:
     scheme, rest = found.groups()
     host, slash, path = rest.partition("/")
     if scheme.lower() != "file":
-        raise UsageError(f"{text}: checkpoints on {scheme}:// are not supported; give a path, or file:///PATH")
+        return _objects(text)
     if host not in ("", "localhost") or not slash:
         raise UsageError(f"{text}: expected file:///PATH, a path on this host")
     return Posix(Path("/" + unquote(path)))
+
+
+def _objects(url: str) -> Objects:
+    import fsspec  # rarely needed, and slow to load
+
+    try:
+        fs, root = fsspec.core.url_to_fs(url)
+    except (ValueError, ImportError) as error:
+        raise UsageError(f"{url}: {error}") from error
+    return Objects(fs, root.rstrip("/"), url.rstrip("/"))
 
 
 def parent_of(url: str | os.PathLike[str]) -> tuple[str, str]:

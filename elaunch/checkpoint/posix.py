@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import stat
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elaunch.checkpoint import layout, writeback
+from elaunch.checkpoint import layout, locks, writeback
 
 _ONE_WRITE = 1 << 30  # the kernel takes 2 GiB at most
+_REMOVAL_SECONDS = 5.0
+_LOOK_SECONDS = 0.02
 
 
 class PosixSink:
@@ -68,24 +70,13 @@ class PosixSource:
 
 
 @dataclass(slots=True)
-class PosixHold:
-    """A lock on an open file: it ends with the process, however that ends."""
-
-    fd: int
-
-    def release(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-@dataclass(slots=True)
 class Posix:
     """The directory ``root``."""
 
     root: Path
     url: str = field(init=False)
     fence_after_publish: bool = field(init=False, default=False)
+    _device: int = field(init=False, default=-1)
 
     def __post_init__(self) -> None:
         self.url = str(self.root)
@@ -95,7 +86,9 @@ class Posix:
 
     def leftovers(self, claim: int) -> list[str]:
         staged = [(name, layout.staged_of(name)) for name in self.names(layout.STAGING)]
+        retired = [(name, layout.retired_of(name)) for name in self.names(layout.RETIRED)]
         older = [f"{layout.STAGING}/{name}" for name, one in staged if one is not None and one.claim < claim]
+        older += [f"{layout.RETIRED}/{name}" for name, one in retired if one is not None and one < claim]
         return older + [f"{layout.TRASH}/{name}" for name in self.names(layout.TRASH)]
 
     def names(self, path: str) -> list[str]:
@@ -130,7 +123,7 @@ class Posix:
         return PosixSink(self.root / path)
 
     def make(self, path: str) -> None:
-        (self.root / path).mkdir(parents=True, exist_ok=True)
+        self._make(self.root / path)
 
     def staging(self, step: int, generation: int, claim: int) -> str:
         return f"{layout.STAGING}/{layout.staging_name(step, generation, claim)}"
@@ -147,72 +140,111 @@ class Posix:
             sink.close()
         self._settle(source)
         os.rename(source, target)
-        self._settle(self.root)
+        try:
+            self._settle(self.root)
+        except OSError as error:
+            what = f"stands there, and may not survive a loss of power: {error.strerror}"
+            raise OSError(error.errno, what, str(target)) from error
         return name
 
     def discard(self, path: str) -> None:
-        self.make(layout.TRASH)
-        gone = self.root / layout.TRASH / f"{Path(path).name}.{uuid.uuid4().hex}"
-        try:
-            os.rename(self.root / path, gone)
-        except FileNotFoundError:
-            return
-        self._settle((self.root / path).parent)
-        shutil.rmtree(gone)
-
-    def claim(self, path: str, data: bytes) -> PosixHold | None:
-        target = self.root / path
-        with self._beside(target, data) as temporary:
-            fd = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
+        if str(Path(path).parent) != layout.TRASH:
+            self.make(layout.TRASH)
+            moved = f"{layout.TRASH}/{Path(path).name}.{uuid.uuid4().hex}"
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.link(temporary, target)
-            except FileExistsError:
-                os.close(fd)
-                return None
-            except OSError:
-                os.close(fd)
-                raise
-            os.unlink(temporary)
-        self._settle(target.parent)
-        return PosixHold(fd)
+                os.rename(self.root / path, self.root / moved)
+            except FileNotFoundError:
+                return
+            self._settle((self.root / path).parent)
+            path = moved
+        _delete(self.root / path)
+
+    def retire(self, name: str, retired: str) -> bool:
+        source, target = self.root / name, self.root / retired / name
+        try:
+            lock = _to_remove(source / layout.MANIFEST)
+        except FileNotFoundError:
+            return True
+        if lock is None:
+            return False
+        try:
+            os.rename(source, target)
+        finally:
+            lock.release()
+        self._settle(self.root)
+        _delete(target)
+        return True
+
+    def claim(self, path: str, data: bytes) -> locks.FileLock | None:
+        target = self.root / path
+        try:
+            with self._beside(target, data) as temporary:
+                lock = self._own(temporary)
+                try:
+                    self._name(temporary, target)
+                except OSError:
+                    lock.release()
+                    raise
+        except (FileExistsError, FileNotFoundError):  # taken; or swept away as left over, by one that was faster
+            return None
+        self._settle_all(target.parent)
+        return lock
 
     def held(self, path: str) -> bool:
         try:
-            fd = os.open(self.root / path, os.O_RDWR | os.O_CLOEXEC)
+            lock = locks.shared(self.root / path)  # so that those who look are not in each other's way
         except FileNotFoundError:
             return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+        if lock is not None:
+            lock.release()
+        return lock is None
 
-    def reading(self, name: str) -> PosixHold:
-        fd = os.open(self.root / name, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_SH)
-        except OSError:
-            os.close(fd)
-            raise
-        return PosixHold(fd)
+    def reading(self, name: str) -> locks.FileLock:
+        path = self.root / name
+        deadline = time.monotonic() + _REMOVAL_SECONDS
+        while (lock := _to_read(path)) is None:
+            if time.monotonic() > deadline:  # who has begun to remove it is frozen; its claim will be gone
+                return locks.unlocked(path)
+            time.sleep(_LOOK_SECONDS)
+        if not lock.is_of(path):
+            lock.release()
+            raise FileNotFoundError(errno.ENOENT, "was removed just now", str(path))
+        return lock
 
     def is_read(self, name: str) -> bool:
-        fd = os.open(self.root / name, os.O_RDONLY | os.O_CLOEXEC)
+        lock = _to_remove(self.root / name)
+        if lock is not None:
+            lock.release()
+        return lock is None
+
+    def _own(self, temporary: Path) -> locks.FileLock:
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(fd)
-        return False
+            lock = locks.exclusive(temporary)
+        except OSError as error:
+            if locks.are_missing(error):
+                what = "its file system has no locks (flock): who writes there could not be told (Lustre: -o flock)"
+                raise OSError(error.errno, what, self.url) from error
+            raise
+        if lock is None:
+            raise OSError(errno.EBUSY, "a new file is locked by another process", str(temporary))
+        return lock
+
+    def _name(self, temporary: Path, target: Path) -> None:
+        """Give a file its name, if that is free."""
+        here = os.stat(temporary)
+        if self._device not in (-1, here.st_dev):
+            raise OSError(errno.ENODEV, "the file system that it was on is not mounted", self.url)
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            if os.stat(temporary).st_nlink != 2:  # NFS: the answer to the first try was lost, and it was tried again
+                raise
+        self._device = here.st_dev
 
     @contextlib.contextmanager
     def _beside(self, target: Path, data: bytes) -> Iterator[Path]:
         """A file that nobody knows, next to where it is wanted; removed where it was not taken."""
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        temporary = target.with_name(layout.temporary_name(target.name))
         sink = PosixSink(temporary)
         try:
             sink.write(data)
@@ -221,6 +253,26 @@ class Posix:
         finally:
             sink.close()
             temporary.unlink(missing_ok=True)
+
+    def _make(self, directory: Path) -> None:
+        try:
+            directory.mkdir()
+        except FileNotFoundError:
+            self._make(directory.parent)
+            directory.mkdir(exist_ok=True)
+        except FileExistsError:
+            if not directory.is_dir():
+                raise
+            return
+        self._settle(directory.parent)
+
+    def _settle_all(self, directory: Path) -> None:
+        """Make the way to a directory durable: who made it may have been killed before that."""
+        while directory != self.root.parent:
+            self._settle(directory)
+            directory = directory.parent
+        with contextlib.suppress(PermissionError):
+            self._settle(directory)
 
     def _settle(self, directory: Path) -> None:
         """Make what was created or renamed in a directory durable."""
@@ -240,3 +292,27 @@ def _opened(path: Path) -> int:
         code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
         raise OSError(code, "is no regular file", str(path))
     return fd
+
+
+def _to_read(manifest: Path) -> locks.FileLock | None:
+    try:
+        return locks.shared(manifest)
+    except OSError as error:
+        if not locks.are_missing(error):
+            raise
+        return locks.unlocked(manifest)
+
+
+def _to_remove(manifest: Path) -> locks.FileLock | None:
+    try:
+        return locks.exclusive(manifest)
+    except OSError as error:
+        if not locks.are_missing(error):
+            raise
+        return locks.unlocked(manifest)
+
+
+def _delete(directory: Path) -> None:
+    """Delete what nobody looks for any more; another process may be at it as well."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(directory)

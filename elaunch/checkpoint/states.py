@@ -40,9 +40,12 @@ class States:
     The order of calls is ``collect``, or ``targets`` and then ``adopt``. None of them does any I/O or communicates.
     """
 
-    def __init__(self, objects: Mapping[str, object], *, rank: int, world: int) -> None:
+    def __init__(
+        self, objects: Mapping[str, object], *, rank: int, world: int, optional: frozenset[str] = frozenset()
+    ) -> None:
         _check_names(objects)
         self._parts = [_part(name, held, objects, rank, world) for name, held in objects.items()]
+        self._optional = optional
         self._saved_world = world
         self._found: list[Part] = []
 
@@ -76,7 +79,7 @@ class States:
         self._saved_world = saved_world
         self._found = [part for part in self._parts if part.is_in(roots)]
         for part in self._parts:
-            if part not in self._found and not partial:
+            if part not in self._found and not partial and part.name not in self._optional:
                 raise StateError(_missing(part, roots))
         return {key: target for part in self._found for key, target in part.targets(roots, saved_world).items()}
 

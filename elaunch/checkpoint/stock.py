@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
-from elaunch.checkpoint import layout, unpickling
+from elaunch.checkpoint import layout, plausible, unpickling
 from elaunch.checkpoint.manifest import Entry
 from elaunch.checkpoint.storage import Storage
 
@@ -14,7 +14,7 @@ def read_metadata(storage: Storage, name: str) -> Metadata:
     where = f"{name}/{layout.METADATA}"
     loaded = unpickling.load_metadata(storage.read(where, unpickling.MOST_BYTES), where)
     sizes = {file: storage.size(f"{name}/{file}") for file in storage.names(name)}
-    unpickling.check_metadata(loaded, sizes, where)
+    plausible.check_metadata(loaded, sizes, where)
     return loaded
 
 

@@ -51,7 +51,7 @@ class Storage(Protocol):
         """The names of what is committed, sorted."""
 
     def leftovers(self, claim: int) -> list[str]:
-        """The directories of saves that runs with older claims were writing, and of what was being deleted."""
+        """What runs with older claims were writing and removing, and what was being deleted: directories."""
 
     def names(self, path: str) -> list[str]:
         """What stands in a directory, sorted; nothing where it does not exist."""
@@ -90,7 +90,16 @@ class Storage(Protocol):
         """
 
     def discard(self, path: str) -> None:
-        """Take a directory out of sight as one step, then delete it."""
+        """Take a directory out of sight as one step, then delete it; nothing where there is none.
+
+        What stands in the trash is deleted there.
+        """
+
+    def retire(self, name: str, retired: str) -> bool:
+        """Move a checkpoint into the directory ``retired`` as one step, then delete it.
+
+        False, and nothing is done, where another process reads it. Raises FileNotFoundError where ``retired`` is gone.
+        """
 
     def claim(self, path: str, data: bytes) -> Hold | None:
         """Create a file that exists once and is held for as long as this process lives; None where it exists."""

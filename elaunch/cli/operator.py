@@ -132,10 +132,13 @@ async def _command(arguments: argparse.Namespace, environ: Mapping[str, str]) ->
 async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any) -> ElaunchError | None:
     from elaunch.cli import documents, show
     from elaunch.controller.operating import outcome, submit, verdict
+    from elaunch.rendezvous.keys import JobKeys
+    from elaunch.rendezvous.listeners import listening
 
     kind, wait = arguments.command, arguments.timeout
-    asked = await submit(store, job, kind, _who(), time.time(), arguments.reason, tokens, **_values(arguments))
-    after = await outcome(store, job, asked, wait)
+    async with listening(store, JobKeys(job)):
+        asked = await submit(store, job, kind, _who(), time.time(), arguments.reason, tokens, **_values(arguments))
+        after = await outcome(store, job, asked, wait)
     error = verdict(job, after, wait)
     if arguments.json:
         _print_json(documents.operation_document(job, after))

@@ -13,7 +13,7 @@ from elaunch.rendezvous.hiring import GRACE, EmbeddedEtcd, ask, embedded, hire, 
 from elaunch.rendezvous.home import Meeting, default_state_dir
 from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.tls import Tls
-from elaunch.rendezvous.trio import Berth, MemberList
+from elaunch.rendezvous.trio_view import Berth, MemberList
 
 
 async def adopt_embedded(job: str, address: str, port: int) -> EmbeddedEtcd | None:

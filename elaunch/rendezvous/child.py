@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from elaunch.rendezvous.binary import EtcdBinary
 from elaunch.rendezvous.tls import Tls
-from elaunch.rendezvous.trio import NAME
+from elaunch.rendezvous.trio_view import NAME
 
 # A single member waits one election timeout before it serves. With others it must not take a slow disk for a death.
 _ALONE = ("--heartbeat-interval", "20", "--election-timeout", "200")

@@ -17,7 +17,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.records import State, decode, encode
 from elaunch.rendezvous.store import KeyValue, Put, absent
-from elaunch.rendezvous.trio import MemberList
+from elaunch.rendezvous.trio_view import MemberList
 from elaunch.rendezvous.waiting import within
 
 _ANSWER = 4.0  # seconds for an answer: longer than it takes to elect another leader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from elaunch.rendezvous.home import SavedMembers
-from elaunch.rendezvous.trio import MemberList
+from elaunch.rendezvous.trio_view import MemberList
 
 
 class Company:

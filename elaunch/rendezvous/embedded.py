@@ -34,6 +34,7 @@ from elaunch.rendezvous.hiring import GRACE, TIMEOUT, EmbeddedEtcd, ask, embedde
 from elaunch.rendezvous.home import Meeting, SavedMembers, default_state_dir
 from elaunch.rendezvous.order import Order
 from elaunch.rendezvous.tls import Tls
+from elaunch.rendezvous.trio_view import address_of
 
 __all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
 
@@ -96,8 +97,14 @@ class _Place:
     others: tuple[str, ...] = ()
 
     @property
-    def _loopback(self) -> str:
+    def _own(self) -> str:
+        """The loopback address that stands for a host of its own, "" where there is none."""
         return own_loopback(self.address) if self.address else ""
+
+    @property
+    def _loopback(self) -> str:
+        """The same where the endpoint is there: then no other such host comes here, and may want this port itself."""
+        return self._own if self._own == own_loopback(self.host) else ""
 
     async def ensure(self) -> EmbeddedEtcd:
         meeting, busy = Meeting(self.port, self._loopback), ""
@@ -114,7 +121,7 @@ class _Place:
                 talk = await asyncio.open_unix_connection(str(meeting.socket))
                 answer = await ask(talk, self.job)
                 if "endpoint" in answer:
-                    return embedded(answer, talk)
+                    return await self._shared(embedded(answer, talk))
                 talk[1].close()
                 busy = answer.get("busy", "")
                 used_since = (used_since or time.monotonic()) if "in_use" in answer else None
@@ -128,17 +135,26 @@ class _Place:
         )
 
     def _addresses(self) -> tuple[IPAddress, ...]:
-        if self._loopback:  # stands for a host of its own: others may want the same port at theirs
+        if self._loopback:
             return resolve(self._loopback)
-        return listen_addresses(self.host, several_hosts=self.several_hosts)
+        found = listen_addresses(self.host, several_hosts=self.several_hosts)
+        if self._own and not any(address.is_unspecified for address in found):
+            found += resolve(self._own)  # where other members look for this one
+        return found
+
+    async def _shared(self, etcd: EmbeddedEtcd) -> EmbeddedEtcd:
+        """What another agent's keeper answered: if that stands for another host, its member is not this one's."""
+        if self._own and etcd.peer and address_of(etcd.peer) != self._own:
+            await etcd.release(0.0)
+        return etcd
 
     async def _found_or_hired(self, meeting: Meeting, lock: int) -> EmbeddedEtcd:
         addresses = self._addresses()
         # Of a wildcard the client uses loopback.
         local = [address for address in addresses if not address.is_unspecified]
         endpoint = join(local[0] if local else "127.0.0.1", self.port)
-        if is_taken(addresses, self.port):
-            return await self._foreign(endpoint)
+        if taken := self._taken(addresses):
+            return await self._foreign(taken)
         directory = made_directory(self.state_dir or default_state_dir(self.job, self.port, self._loopback))
         if elsewhere := await self._elsewhere(directory):
             return EmbeddedEtcd(elsewhere, "")
@@ -146,8 +162,18 @@ class _Place:
         meet, tls = str(meeting.socket), self.tls.paths if self.tls is not None else ()
         order = Order(self.job, str(directory), listen, endpoint, False, meet, self.grace, 0, (lock,), tls)
         notice = _outlived(Layout(directory))
-        etcd = await hire(self._with_peer(order) if self._reached(addresses) else order)
+        try:
+            etcd = await hire(self._with_peer(order) if self._reached(addresses) else order)
+        except EndpointUnreachableError:
+            if taken := self._taken(addresses):  # in the meantime, by an agent that does not meet us over the lock
+                return await self._foreign(taken)
+            raise
         return replace(etcd, notice=etcd.notice or notice)
+
+    def _taken(self, addresses: tuple[IPAddress, ...]) -> tuple[str, ...]:
+        """Where somebody listens already."""
+        taken = [address for address in addresses if is_taken((address,), self.port)]
+        return tuple(join("127.0.0.1" if address.is_unspecified else address, self.port) for address in taken)
 
     async def _elsewhere(self, directory: Path) -> tuple[str, ...]:
         """Where the job's etcd serves without a member here: at another endpoint, or where one here last knew it."""
@@ -180,11 +206,11 @@ class _Place:
             listen_peer=join(at, port),
         )
 
-    async def _foreign(self, endpoint: str) -> EmbeddedEtcd:
+    async def _foreign(self, endpoints: tuple[str, ...]) -> EmbeddedEtcd:
         """Somebody else's etcd on our port is as good; anything else is in the way."""
-        store = EtcdStore([endpoint], credentials=credentials(self.tls))
+        store = EtcdStore(endpoints, credentials=credentials(self.tls))
         try:
-            return EmbeddedEtcd((endpoint,), await store.check(timeout=_PROBE))
+            return EmbeddedEtcd(endpoints, await store.check(timeout=_PROBE))
         except EndpointUnreachableError:
             raise UsageError(
                 f"rendezvous: port {self.port} is taken by another program; give this job another port"

@@ -11,6 +11,7 @@ from grpc.aio import AioRpcError
 from elaunch.clock import Clock, SystemClock
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.proto.etcd.v3 import rpc_pb2 as pb
+from elaunch.rendezvous import wire
 from elaunch.rendezvous.endpoints import Credentials, Endpoint, parse_endpoints
 from elaunch.rendezvous.keys import ROOT
 from elaunch.rendezvous.methods import (
@@ -33,14 +34,14 @@ from elaunch.rendezvous.store import (
     ClusterMember,
     Compare,
     Delete,
-    Field,
     Health,
     KeyValue,
+    Left,
     Op,
-    Put,
     Snapshot,
     Txn,
     TxnResult,
+    always,
 )
 from elaunch.rendezvous.transport import Transport, TryAgainError
 from elaunch.rendezvous.waiting import within
@@ -103,12 +104,12 @@ class EtcdStore:
 
     async def get(self, key: str) -> KeyValue | None:
         answer = await self._transport.call(RANGE, pb.RangeRequest(key=key.encode()))
-        return _key_value(answer.kvs[0]) if answer.kvs else None
+        return wire.key_value(answer.kvs[0]) if answer.kvs else None
 
     async def list(self, prefix: str, *, keys_only: bool = False) -> Snapshot:
         key, end = prefix_range(prefix)
         answer = await self._transport.call(RANGE, pb.RangeRequest(key=key, range_end=end, keys_only=keys_only))
-        return Snapshot(answer.header.revision, tuple(_key_value(kv) for kv in answer.kvs))
+        return Snapshot(answer.header.revision, tuple(wire.key_value(kv) for kv in answer.kvs))
 
     async def children(self, prefix: str) -> tuple[str, ...]:
         """One request for each name, whatever lies below it."""
@@ -129,12 +130,12 @@ class EtcdStore:
         return int(answer.header.revision)
 
     async def delete(self, key: str, *, prefix: bool = False) -> None:
-        await self._transport.call(DELETE_RANGE, _delete(Delete(key, prefix)))
+        await self._transport.call(DELETE_RANGE, wire.delete(Delete(key, prefix)))
 
     async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
-        request = _transaction(compares, ops)
+        request = wire.transaction(compares, ops)
         if otherwise is not None:
-            request.failure.add(request_txn=_transaction(otherwise.compares, otherwise.ops))
+            request.failure.add(request_txn=wire.transaction(otherwise.compares, otherwise.ops))
         answer = await self._transport.call_once(TXN, request)
         second = otherwise is not None and not answer.succeeded and answer.responses[0].response_txn.succeeded
         return TxnResult(answer.succeeded, answer.header.revision, second)
@@ -142,7 +143,7 @@ class EtcdStore:
     async def watch(self, prefix: str, *, start_revision: int) -> AsyncGenerator[tuple[int, tuple[Change, ...]], None]:
         async with aclosing(watch(self._transport, prefix, start_revision)) as batches:
             async for events in batches:
-                yield events[-1].kv.mod_revision, tuple(_change(event) for event in events)
+                yield events[-1].kv.mod_revision, tuple(wire.change(event) for event in events)
 
     async def grant(self, ttl: int) -> int:
         # An answer that was lost leaves a lease that nobody renews: it ends by itself.
@@ -186,16 +187,16 @@ class EtcdStore:
 
     async def members(self) -> tuple[ClusterMember, ...]:
         answer = await self._transport.call(MEMBER_LIST, pb.MemberListRequest(linearizable=True))
-        return tuple(map(_member, answer.members))
+        return tuple(map(wire.member, answer.members))
 
-    async def add_learner(self, peer: str) -> None:
-        await self._transport.call_once(MEMBER_ADD, pb.MemberAddRequest(peerURLs=[peer], isLearner=True))
+    async def add_learner(self, peer: str, *, left: Left = always) -> None:
+        await self._transport.call_once(MEMBER_ADD, pb.MemberAddRequest(peerURLs=[peer], isLearner=True), left)
 
-    async def promote(self, member: int) -> None:
-        await self._transport.call_once(MEMBER_PROMOTE, pb.MemberPromoteRequest(ID=member))
+    async def promote(self, member: int, *, left: Left = always) -> None:
+        await self._transport.call_once(MEMBER_PROMOTE, pb.MemberPromoteRequest(ID=member), left)
 
-    async def remove(self, member: int) -> None:
-        await self._transport.call_once(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member))
+    async def remove(self, member: int, *, left: Left = always) -> None:
+        await self._transport.call_once(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member), left)
 
     async def move_peer(self, member: int, peer: str) -> None:
         await self._transport.call_once(MEMBER_UPDATE, pb.MemberUpdateRequest(ID=member, peerURLs=[peer]))
@@ -210,50 +211,3 @@ class EtcdStore:
 
     async def close(self) -> None:
         await self._transport.close()
-
-
-def _key_value(kv: pb.KeyValue) -> KeyValue:
-    return KeyValue(kv.key.decode(), kv.value, kv.create_revision, kv.mod_revision, kv.lease)
-
-
-def _member(member: pb.Member) -> ClusterMember:
-    endpoints = tuple(url.split("://", 1)[-1] for url in member.clientURLs)
-    return ClusterMember(member.ID, member.name, tuple(member.peerURLs), endpoints, member.isLearner)
-
-
-def _change(event: pb.Event) -> Change:
-    return Change(_key_value(event.kv), event.type == pb.Event.DELETE)
-
-
-def _transaction(compares: Sequence[Compare], ops: Sequence[Op]) -> pb.TxnRequest:
-    return pb.TxnRequest(compare=map(_compare, compares), success=map(_operation, ops))
-
-
-def _compare(compare: Compare) -> pb.Compare:
-    message = pb.Compare(key=compare.key.encode(), result=pb.Compare.EQUAL)
-    if compare.field is Field.VALUE:
-        message.target, message.value = pb.Compare.VALUE, _as_bytes(compare.value)
-    elif compare.field is Field.CREATE_REVISION:
-        message.target, message.create_revision = pb.Compare.CREATE, int(compare.value)
-    else:
-        message.target, message.mod_revision = pb.Compare.MOD, int(compare.value)
-    return message
-
-
-def _as_bytes(value: int | bytes) -> bytes:
-    if isinstance(value, int):
-        raise TypeError(f"a value is compared with bytes, not with {value!r}")
-    return value
-
-
-def _operation(op: Op) -> pb.RequestOp:
-    if isinstance(op, Put):
-        return pb.RequestOp(request_put=pb.PutRequest(key=op.key.encode(), value=op.value, lease=op.lease))
-    return pb.RequestOp(request_delete_range=_delete(op))
-
-
-def _delete(op: Delete) -> pb.DeleteRangeRequest:
-    if op.prefix:
-        key, end = prefix_range(op.key)
-        return pb.DeleteRangeRequest(key=key, range_end=end)
-    return pb.DeleteRangeRequest(key=op.key.encode())

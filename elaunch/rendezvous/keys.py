@@ -87,6 +87,11 @@ class JobKeys:
     def command(self, command_id: str) -> str:
         return self.commands + command_id
 
+    @property
+    def listeners(self) -> str:
+        """Who waits to hear what became of a command (see listeners.py)."""
+        return self.prefix + "listeners/"
+
 
 def job_of(key: str) -> str:
     """The job that a key below ``ROOT`` belongs to."""

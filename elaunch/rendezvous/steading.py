@@ -17,7 +17,7 @@ from elaunch.rendezvous.hiring import EmbeddedEtcd
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import decode, encode
 from elaunch.rendezvous.tls import Tls
-from elaunch.rendezvous.trio import Berth, MemberList
+from elaunch.rendezvous.trio_view import Berth, MemberList
 
 _AGAIN = 1.0  # seconds until an etcd that did not answer is asked again
 

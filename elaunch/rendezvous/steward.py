@@ -13,27 +13,9 @@ from elaunch.clock import Clock
 from elaunch.errors import AmbiguousError, DeposedError, ElaunchError, EtcdRefusedError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, decode, encode
-from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, KeyValue, Put, Store
-from elaunch.rendezvous.trio import (
-    LOST,
-    SIZE,
-    Action,
-    Add,
-    Berth,
-    Candidate,
-    Invite,
-    MemberList,
-    Promote,
-    Remove,
-    Rest,
-    Seen,
-    View,
-    decide,
-    hosted,
-    offered,
-    ours,
-    whole,
-)
+from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, KeyValue, Left, Put, Store, always
+from elaunch.rendezvous.trio import LOST, Action, Add, Invite, Promote, Remove, Rest, decide
+from elaunch.rendezvous.trio_view import SIZE, Berth, Candidate, MemberList, Seen, View, hosted, offered, ours, whole
 
 R = TypeVar("R")
 
@@ -50,9 +32,13 @@ class MemberStore(Store, Cluster, Protocol):
 
 
 class Steward:
-    """One leader's care for the members of the job's etcd. ``guard`` holds for as long as it leads."""
+    """One leader's care for the members of the job's etcd. ``guard`` holds for as long as it leads.
 
-    def __init__(self, store: MemberStore, keys: JobKeys, guard: Compare, clock: Clock) -> None:
+    ``left`` says for how many seconds it surely still does: a leader that was frozen finds that nothing is.
+    """
+
+    def __init__(self, store: MemberStore, keys: JobKeys, guard: Compare, clock: Clock, left: Left = always) -> None:
+        self._left = left
         self._store = store
         self._keys = keys
         self._guard = guard
@@ -151,15 +137,15 @@ class Steward:
             if self._invited != action.node_id:
                 self._invited, self._asked_at = action.node_id, self._clock.monotonic()
         elif isinstance(action, Add):
-            await self._store.add_learner(action.peer)
+            await self._store.add_learner(action.peer, left=self._left)
             self._invited = ""
         elif isinstance(action, Promote):
-            await self._store.promote(action.member)
+            await self._store.promote(action.member, left=self._left)
         elif isinstance(action, Remove):
-            await self._store.remove(action.member)
+            await self._store.remove(action.member, left=self._left)
 
     async def _check_leading(self) -> None:
-        """A change of members cannot be fenced: so this is asked at the last moment, after any time to be frozen in."""
+        """A change of members cannot be fenced: so this is asked just before, and the lease once more as it is sent."""
         if not (await self._store.txn([self._guard], [])).succeeded:
             raise DeposedError("another one leads: the members are its business")
 

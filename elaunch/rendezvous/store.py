@@ -6,7 +6,8 @@ satisfying :class:`Store` and passing ``tests/etcd/test_store_conformance.py``.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+import math
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -183,24 +184,35 @@ class Health:
     version: str
 
 
+Left = Callable[[], float]
+
+
+def always() -> float:
+    """A right that does not end."""
+    return math.inf
+
+
 class Cluster(Protocol):
     """The members of the store itself. All changes raise :class:`elaunch.errors.EtcdRefusedError` where etcd holds
     them for unsafe, now or at all, AmbiguousError where the answer was lost, and EtcdLostError.
+
+    etcd cannot fence them. So ``left`` is asked at the moment of each sending for how many seconds the right to it
+    lasts: DeposedError where it is over, and no later than that the change is given up.
     """
 
     async def members(self) -> tuple[ClusterMember, ...]:
         """All members, learners too."""
         ...
 
-    async def add_learner(self, peer: str) -> None:
+    async def add_learner(self, peer: str, *, left: Left = always) -> None:
         """Take in a member that is about to start at this peer URL. It has no vote until it is promoted."""
         ...
 
-    async def promote(self, member: int) -> None:
+    async def promote(self, member: int, *, left: Left = always) -> None:
         """Give a learner its vote; refused while it has not caught up."""
         ...
 
-    async def remove(self, member: int) -> None: ...
+    async def remove(self, member: int, *, left: Left = always) -> None: ...
 
     async def move_peer(self, member: int, peer: str) -> None:
         """Tell the cluster that a member is reached at this peer URL from now on."""

@@ -11,9 +11,10 @@ from grpc.aio import AioRpcError, StreamStreamCall
 
 from elaunch.errors import CompactedError, EtcdRefusedError
 from elaunch.proto.etcd.v3 import rpc_pb2 as pb
+from elaunch.rendezvous.channels import A, Metadata, Q
 from elaunch.rendezvous.endpoints import Endpoint
 from elaunch.rendezvous.methods import STATUS, WATCH
-from elaunch.rendezvous.transport import A, Metadata, Q, Transport, TryAgainError
+from elaunch.rendezvous.transport import Transport, TryAgainError
 from elaunch.rendezvous.verdict import progress_is_ordered
 from elaunch.rendezvous.waiting import within
 

@@ -50,7 +50,7 @@ def _claim(path: str) -> Page | None:
     except (OSError, ValueError):
         os.close(fd)
         return None
-    page.signal = 0
+    page.signal = page.silent = 0
     page.step = -1
     page.write_sections(())
     return page

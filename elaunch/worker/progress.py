@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from elaunch.progress_page import Beat, Page
 from elaunch.worker.claim import claim
 from elaunch.worker.groups import Groups
+from elaunch.worker.last_resort import LastResort
 from elaunch.worker.place import Place
 from elaunch.worker.stacks import Stacks
 
@@ -29,9 +30,12 @@ def attach() -> Page | None:
     """This rank's page, with the thread that writes to it; None where this process is no rank of elaunch."""
     global _watch
     page = claim()
-    if page is not None and _watch is None:
-        _watch = Watch(page)
-        _watch.start()
+    if page is not None and _watch is None and not page.silent:
+        try:
+            _watch = Watch(page)
+            _watch.start()
+        except Exception as error:  # noqa: BLE001 - the program goes on, whatever it is
+            _tell_silent(page, error)
     return page
 
 
@@ -63,6 +67,7 @@ class Watch:
         self._leave = _thread.allocate_lock()
         self._left = _thread.allocate_lock()
         self.looking = _thread.allocate_lock()
+        self._last_resort = LastResort()
         self._main = open(f"/proc/self/task/{os.getpid()}/stat", "rb", buffering=0)  # noqa: SIM115 - kept open
         self._beats = 0
         self._failures = 0
@@ -87,18 +92,21 @@ class Watch:
         if os.getpid() != self._pid or not self._leave.locked():
             return  # a forked child, or stopped before
         self._leave.release()
-        if self._left.acquire(timeout=_LEAVE_SECONDS):
+        if self._left.acquire(timeout=_LEAVE_SECONDS) and not self._page.silent:
             self._beat("exit of the interpreter")
 
     def _run(self) -> None:
-        with open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as name:
-            name.write("elaunch")
         try:
+            with open(f"/proc/self/task/{_thread.get_native_id()}/comm", "w") as name:
+                name.write("elaunch")
             left = False
             while not left:
                 with self.looking:
                     self._look()
+                self._last_resort.look()
                 left = self._leave.acquire(timeout=INTERVAL)
+        except Exception as error:  # noqa: BLE001 - this thread's outermost loop
+            _tell_silent(self._page, error)
         finally:
             self._left.release()
 
@@ -144,6 +152,15 @@ class Watch:
             return self._groups.traces() if self._groups is not None else {}
         except Exception:  # noqa: BLE001 - as above: the stacks are worth more, and a thread that ends beats no more
             return {}
+
+
+def _tell_silent(page: Page, error: Exception) -> None:
+    """Nobody beats any more: without a word to the agent, that would look like a held interpreter lock."""
+    page.silent = 1
+    why = f"{type(error).__name__}: {error}".replace("\n", " ")
+    text = f"elaunch: the thread that reports this rank's progress has ended ({why}): hangs of it are not seen\n"
+    with contextlib.suppress(OSError):
+        os.write(2, text.encode(errors="backslashreplace"))
 
 
 def _before_fork() -> None:

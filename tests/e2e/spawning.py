@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from elaunch.agent import trees
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.program import Kind, Program
 from elaunch.agent.spawner import Exit, Spawner
 from elaunch.agent.start import RankStart
+from elaunch.deadline_page import DeadlinePage
 
 T = TypeVar("T")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable, Coroutine, Mapping
@@ -11,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from elaunch.agent import trees
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.group import Group
 from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
@@ -19,6 +19,7 @@ from elaunch.agent.spawner import Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Start
 from elaunch.controller.job import NodeStatus, RankExit, RunPhase
+from elaunch.deadline_page import DeadlinePage
 from elaunch.rendezvous.waiting import beside
 from tests.e2e.spawning import PROGRAMS, environment, other_children, python
 
@@ -59,6 +60,9 @@ class Preparation:
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         return
+
+    async def look(self) -> None:
+        pass
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         return RankExit(end.local_rank, start.rank0 + end.local_rank, end.pid, end.exit_code, end.time)
@@ -155,6 +159,28 @@ def test_a_spawner_that_dies_amid_a_stop_leaves_nothing_and_the_node_goes_on(tmp
         await node.until(lambda now: (now.generation, now.phase) == (2, RunPhase.RUNNING))
         assert len(node.spawners) == 2
         node.preparation.logs[1].shown.set()
+        await group.leave(grace=0)
+
+    on_node(Preparation(tmp_path, python("script", PROGRAMS / "clinging.py", "stay")), test)
+
+
+def test_a_rank_that_had_ended_before_its_spawner_died_is_told_as_it_ended(tmp_path: Path) -> None:
+    """Though the spawner process did not get to tell it."""
+
+    async def test(node: Node, group: Group) -> None:
+        group.want(start(1))
+        await node.phase(RunPhase.RUNNING)
+        await pids(node.preparation.out, 2)
+        rank = group.ranks.pids[0]
+        node.preparation.logs[0].shown.set()
+        os.kill(node.spawners[-1].pid, signal.SIGSTOP)
+        ended = os.pidfd_open(rank)
+        os.kill(rank, signal.SIGUSR1)
+        await asyncio.to_thread(select.select, [ended], [], [], SECONDS)
+        os.close(ended)
+        node.kill_spawner()
+        status = await node.phase(RunPhase.FAILED)
+        assert [(end.local_rank, end.pid, end.exit_code) for end in status.exits] == [(0, rank, -signal.SIGUSR1)]
         await group.leave(grace=0)
 
     on_node(Preparation(tmp_path, python("script", PROGRAMS / "clinging.py", "stay")), test)

@@ -6,6 +6,7 @@ import itertools
 import signal
 import time
 
+import psutil
 import pytest
 
 from tests.e2e.conftest import MakeJob
@@ -45,6 +46,32 @@ def test_a_frozen_agent_loses_its_ranks_at_the_deadline_and_joins_again(job: Mak
     assert len(nodes) == 3, "the woken agent came back under a new node id"
     assert {e["env"]["TORCHELASTIC_RESTART_COUNT"] for e in two.events("start")} == {"0"}
     assert steps
+    check_order(two)
+
+
+def test_ranks_whose_agent_and_spawner_are_frozen_end_before_the_lease_does(job: MakeJob, etcd: str) -> None:
+    """Nobody is left to kill them: they see to it themselves."""
+    two = job("--nnodes=1:2", f"--rdzv-endpoint={etcd}", "--rdzv-id=icy", f"--rdzv-conf=lease_ttl={TTL}", *OPTIONS)
+    agents = both(two)
+    two.steps_in(1, 2)
+    (rank,) = pids_of(two, agents[1], 1)
+    spawner = psutil.Process(rank).parent()
+    assert spawner is not None
+    frozen = time.monotonic()
+    agents[1].kill(signal.SIGSTOP)
+    spawner.suspend()
+    wait_until("the rank dead", lambda: gone(rank), TTL + 3.0)
+    killed = time.monotonic()
+    assert killed - frozen < TTL, "the ranks must be gone before the lease can end"
+    two.steps_in(2, 1)
+    assert min(e["t"] for e in two.events("start", generation=2)) > killed - 0.05
+    spawner.resume()
+    agents[1].kill(signal.SIGCONT)
+    two.steps_in(3, 2)
+    two.finish()
+    assert [agent.wait() for agent in agents] == [0, 0], two.outputs()
+    assert "this node's lease ends" in agents[1].output()
+    assert "warning: rank_failed" not in agents[1].output(), agents[1].output()
     check_order(two)
 
 

@@ -97,6 +97,31 @@ def test_the_end_of_the_program_is_not_held_up(pages: Pages, start: Start) -> No
     assert pages.read(time.monotonic()) == ()
 
 
+def test_a_thread_that_fails_is_told_and_its_rank_is_judged_by_its_end_only(pages: Pages, start: Start) -> None:
+    """A claimed page on which nobody beats would look like an interpreter lock that is held for ever."""
+    process = start("broken")
+    until(pages, lambda rank: rank.attached and rank.beat_age < 1)
+    assert process.stdin is not None
+    process.stdin.write("break\n")
+    process.stdin.flush()
+    assert said(process) == "broken"
+    rank = until(pages, lambda rank: not rank.attached)
+    assert (rank.pid, rank.beat_age) == (process.pid, 0.0)
+    out, err = process.communicate("\n", timeout=10)
+    assert process.returncode == 0
+    (line,) = err.splitlines()
+    assert line.startswith("elaunch: the thread that reports this rank's progress has ended (AttributeError: ")
+    assert out == ""
+
+
+def test_a_thread_that_cannot_be_started_is_told_once(pages: Pages, start: Start) -> None:
+    process = start("unbegun")
+    assert said(process) == "ready"
+    assert not look(pages).attached
+    assert len(process.communicate("\n", timeout=10)[1].splitlines()) == 1
+    assert process.returncode == 0
+
+
 def test_a_signal_that_the_program_uses_stays_its_own(pages: Pages, start: Start) -> None:
     process = start("handled")
     assert said(process) == "ready"

@@ -49,7 +49,8 @@ def numbers(rank: RankProgress, number: int) -> tuple[int, int]:
 
 def evidence(watched: Watched, within: float = 3.0) -> Evidence:
     stderr = {n: watched.folder / f"{n}.err" for n in watched.pids}
-    return asyncio.run(collect(watched.folder / "evidence", watched.pages.witnesses(time.monotonic(), stderr), within))
+    witnesses = watched.pages.witnesses(time.monotonic(), stderr)
+    return asyncio.run(collect([lambda: watched.folder / "evidence"], witnesses, within))
 
 
 def test_the_life_of_two_ranks(watched: Watched) -> None:
@@ -184,7 +185,7 @@ def _spared(watched: Watched) -> None:
 def _unwritable(watched: Watched) -> None:
     """A folder that cannot be written costs the files, and nothing else."""
     (watched.folder / "file").write_text("in the way")
-    found = asyncio.run(collect(watched.folder / "file", watched.pages.witnesses(time.monotonic(), {}), 1.0))
+    found = asyncio.run(collect([lambda: watched.folder / "file"], watched.pages.witnesses(time.monotonic(), {}), 1.0))
     assert found.folder == ""
     assert "not saved" in found.text
     assert len(found.ranks) == 2

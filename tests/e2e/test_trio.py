@@ -160,3 +160,13 @@ def test_members_outlive_their_agents_and_not_their_use(hosts: Hosts) -> None:
         hosts.lose(lost, agents[lost])
     assert agents[3].wait() == 69, hosts.job.outputs()
     assert "2 of the 3 members of this job's etcd do not answer" in agents[3].output()
+
+
+def test_hosts_that_are_given_the_endpoint_of_all_of_them(hosts: Hosts) -> None:
+    """127.0.0.1 is every such host's own: one starts the etcd, wherever it comes first, and the others join it."""
+    everybody = f"--rdzv-endpoint=127.0.0.1:{hosts.port}"
+    agents = [hosts.job.agent(everybody, f"--local-addr={address(host)}") for host in range(3)]
+    hosts.runs(1, 3)
+    hosts.whole(0, 1, 2)
+    hosts.job.finish()
+    assert [agent.wait() for agent in agents] == [0, 0, 0], hosts.job.outputs()

@@ -20,7 +20,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import encode
 from elaunch.rendezvous.store import Put
 from elaunch.rendezvous.tls import NAME, Tls
-from elaunch.rendezvous.trio import MemberList, ours
+from elaunch.rendezvous.trio_view import MemberList, ours
 from tests.etcd.running import opened, run
 from tests.etcd.servers import free_port, make_certificates
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.errors import AmbiguousError, EtcdRefusedError
+from elaunch.errors import AmbiguousError, DeposedError, EtcdRefusedError
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.store import ClusterMember
 from tests.etcd.running import opened, run
@@ -108,6 +108,18 @@ def test_what_is_not_safe_is_refused(growing: Growing) -> None:
             await grown(store, growing)
             with pytest.raises(EtcdRefusedError, match="unhealthy cluster"):  # the newcomer is too new
                 await store.add_learner("http://127.0.0.1:1")
+
+    run(body(), seconds=60.0)
+
+
+def test_a_change_that_one_has_no_right_to_any_more_is_not_sent(growing: Growing) -> None:
+    """A leader that is frozen after it was told that it leads: etcd itself would take the change."""
+
+    async def body() -> None:
+        async with opened(growing.members[0].endpoint, call_timeout=10.0) as store:
+            with pytest.raises(DeposedError):
+                await store.add_learner("http://127.0.0.1:1", left=lambda: 0.0)
+            assert len(await store.members()) == 1
 
     run(body(), seconds=60.0)
 

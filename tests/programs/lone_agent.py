@@ -9,10 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-from elaunch.agent.deadman import DeadlinePage
 from elaunch.agent.program import Program
 from elaunch.agent.spawner import RankStart, Spawner
 from elaunch.clock import boottime
+from elaunch.deadline_page import DeadlinePage
 
 FAREWELL = "import os, sys; open(sys.argv[1], 'w').write(os.environ['WHO'] + ' ' + str(os.getpid()))"
 

@@ -54,6 +54,29 @@ def handled() -> None:
     sys.stdin.readline()
 
 
+def broken() -> None:
+    """The rank's thread meets what nobody thought of, and the program goes on."""
+    elaunch.step(1)
+    from elaunch.worker import progress
+
+    if sys.stdin.readline() == "break\n":
+        progress._watch._place = None
+        print("broken", flush=True)
+        sys.stdin.readline()
+        elaunch.step(2)
+
+
+def unbegun() -> None:
+    """The rank's thread cannot even be started."""
+    from elaunch.worker import progress
+
+    progress.Place = None
+    elaunch.step(1)
+    elaunch.step(2)
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
 def registered() -> None:
     """The program uses faulthandler for its own ends."""
     elaunch.step(1)

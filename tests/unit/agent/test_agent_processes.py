@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elaunch.agent import trees
-from elaunch.agent.deadman import Alarm, DeadlinePage
+from elaunch.agent.deadman import Alarm
 from elaunch.agent.program import Program
 from elaunch.agent.protocol import Channel
 from elaunch.agent.start import RankStart, command
 from elaunch.clock import boottime
+from elaunch.deadline_page import DeadlinePage
 
 
 def pair() -> tuple[Channel, Channel]:

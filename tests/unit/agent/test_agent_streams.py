@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -122,3 +123,29 @@ def test_a_line_without_end_is_passed_on_in_pieces(tmp_path: Path) -> None:
     lines = tailing.stop()
     assert sum(line.count("x") for line in lines) == 3_000_000
     assert max(map(len, lines)) < 2_000_000
+
+
+def test_a_folder_that_has_vanished_is_made_anew(tmp_path: Path) -> None:
+    folder = LogFolder("job", LogOptions(str(tmp_path / "logs"), (BOTH,)))
+    first = folder.prepare(0, 1)[0].stdout
+    assert first is not None
+    shutil.rmtree(tmp_path / "logs")
+    assert folder.trouble() == f"{first.parent.parent}: No such file or directory"
+    second = folder.prepare(1, 1)[0].stdout
+    assert second is not None
+    assert second.parent.is_dir()
+    assert folder.trouble() == ""
+
+
+def test_a_temporary_folder_outlives_the_scratch_that_it_was_to_be_in(tmp_path: Path) -> None:
+    """As when /tmp is cleaned under a running job."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    folder = LogFolder("job", LogOptions(), scratch)
+    folder.prepare(0, 1)
+    shutil.rmtree(scratch)
+    folder.prepare(1, 1)
+    assert folder.attempt is not None
+    assert folder.attempt.is_dir()
+    folder.remove_unused()
+    assert not folder.attempt.exists()

@@ -56,7 +56,7 @@ class Slow(Witness):
 
 def collected(witness: Callable[[Sight, RankFiles], Witness], folder: Path, within: float) -> Evidence:
     async def collecting(one: Witness) -> Evidence:
-        return await asyncio.wait_for(collect(folder, [one], within), 20)
+        return await asyncio.wait_for(collect([lambda: folder], [one], within), 20)
 
     with shared() as (sight, files):
         return asyncio.run(collecting(witness(sight, files)))
@@ -69,6 +69,21 @@ def test_output_on_a_file_system_that_hangs_keeps_nobody_waiting(tmp_path: Path)
         Hanging.hung.set()
     assert found.folder == ""
     assert "cannot be written in time" in found.text
+
+
+def test_what_the_log_folder_does_not_take_is_saved_elsewhere(tmp_path: Path) -> None:
+    """A folder that is gone for good, say, since its file system is."""
+    (tmp_path / "file").touch()
+    folders = [lambda: tmp_path / "file" / "evidence", lambda: tmp_path / "else"]
+
+    async def collecting(one: Witness) -> Evidence:
+        return await collect(folders, [one], 2.0)
+
+    with shared() as (sight, files):
+        found = asyncio.run(collecting(Witness(progress(attached=False), sight, files)))
+    assert found.folder == str(tmp_path / "else")
+    assert f"{tmp_path}/file" in found.text
+    assert (tmp_path / "else" / "summary.txt").exists()
 
 
 def test_what_a_rank_printed_is_saved(tmp_path: Path) -> None:

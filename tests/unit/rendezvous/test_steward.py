@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
 
 from elaunch.clock import SystemClock
-from elaunch.errors import EtcdRefusedError
+from elaunch.errors import DeposedError, EtcdRefusedError
 from elaunch.rendezvous import steward
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, decode, encode
 from elaunch.rendezvous.steward import Steward
-from elaunch.rendezvous.store import ClusterMember, Compare, Field, Health
-from elaunch.rendezvous.trio import NAME, Berth, MemberList
+from elaunch.rendezvous.store import ClusterMember, Compare, Field, Health, Left, Op, Txn, TxnResult, always
+from elaunch.rendezvous.trio_view import NAME, Berth, MemberList
 from tests.etcd.memory_store import MemoryStore
 
 KEYS = JobKeys("job")
@@ -65,21 +65,28 @@ class Members(MemoryStore):
         number = int(endpoint.split(":")[0].rpartition(".")[2])
         return Health(1, number, 1, "3.5.1")
 
-    async def add_learner(self, peer: str) -> None:
+    async def add_learner(self, peer: str, *, left: Left = always) -> None:
+        self.right(left)
         if self.refusing:
             self.refusing -= 1
             raise EtcdRefusedError("unhealthy cluster")
         self.changes.append(f"add {peer}")
         self.learners.add(int(peer.split(":")[1].rpartition(".")[2]))
 
-    async def promote(self, member: int) -> None:
+    async def promote(self, member: int, *, left: Left = always) -> None:
+        self.right(left)
         self.changes.append(f"promote {member}")
         self.learners.remove(member)
         self.numbers.add(member)
 
-    async def remove(self, member: int) -> None:
+    async def remove(self, member: int, *, left: Left = always) -> None:
+        self.right(left)
         self.changes.append(f"remove {member}")
         self.numbers.discard(member)
+
+    def right(self, left: Left) -> None:
+        if left() <= 0:
+            raise DeposedError("the right has ended")
 
     async def move_peer(self, member: int, peer: str) -> None:
         raise AssertionError
@@ -212,4 +219,33 @@ def test_the_time_for_which_the_leader_was_frozen_is_nobody_s_silence() -> None:
 
     asyncio.run(play())
     assert store.now == 160.0
+    assert store.changes == []
+
+
+class Frozen(Members):
+    """Whose leader is frozen, and deposed, between the answer to its last question and what it does upon it."""
+
+    left = 5.0
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
+        answer = await super().txn(compares, ops, otherwise=otherwise)
+        if not ops:
+            self.left = -60.0
+            await self.put(KEYS.leader, b"another")
+        return answer
+
+
+def test_a_leader_that_wakes_up_after_its_last_question_changes_nothing() -> None:
+    store = Frozen(1)
+
+    async def play() -> None:
+        await store.populate(1, 2, 3)
+        await store.put(KEYS.berth("n2"), encode(berth(2)))
+        task = asyncio.create_task(Steward(store, KEYS, GUARD, SystemClock(), lambda: store.left).run())
+        await asyncio.wait_for(store.looked.wait(), 10.0)
+        task.cancel()
+        await asyncio.wait({task})
+
+    asyncio.run(play())
+    assert store.left < 0
     assert store.changes == []

@@ -11,26 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from elaunch.rendezvous.store import ClusterMember
-from elaunch.rendezvous.trio import (
-    CATCH_UP,
-    DEAD,
-    LOST,
-    NAME,
-    Action,
-    Add,
-    Berth,
-    Candidate,
-    Invite,
-    Promote,
-    Remove,
-    Rest,
-    Seen,
-    View,
-    address_of,
-    decide,
-    ours,
-    whole,
-)
+from elaunch.rendezvous.trio import CATCH_UP, DEAD, LOST, Action, Add, Invite, Promote, Remove, Rest, decide
+from elaunch.rendezvous.trio_view import NAME, Berth, Candidate, Seen, View, address_of, ours, whole
 
 MOST = 6  # hosts
 
