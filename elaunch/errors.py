@@ -100,6 +100,19 @@ class AccessRefusedError(ElaunchError):
     code = "access_refused"
 
 
+class BadRecordError(ElaunchError):
+    """etcd holds under ``key`` what no release of elaunch has written, and without it the job cannot go on."""
+
+    exit_code = 65  # EX_DATAERR of sysexits.h
+    code = "bad_record"
+
+    def __init__(self, key: str, defect: str) -> None:
+        """``defect`` says what is wrong with the value."""
+        advice = f"mend or delete it (etcdctl del {key})"
+        super().__init__(f"what etcd has in the key {key} cannot be used: {defect}; {advice}")
+        self.key = key
+
+
 class CompactedError(ElaunchError):
     """The history from the asked revision on is gone; list again and watch from there."""
 

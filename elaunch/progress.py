@@ -7,6 +7,11 @@ nodes' clocks are ever compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+INIT: Final = "init_process_group"
+NEW: Final = "new_group"
+"""Calls in which ranks wait for each other to make a process group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,11 @@ class GroupProgress:
         """The rank is inside a collective that has not finished."""
         return self.started > self.finished
 
+    @property
+    def making(self) -> bool:
+        """This is no group yet: the rank waits in one of torch's calls for the others to make it."""
+        return self.collective in (INIT, NEW) and self.name.endswith(self.collective)
+
 
 @dataclass(frozen=True, slots=True)
 class RankProgress:
@@ -37,10 +47,10 @@ class RankProgress:
 
     ``state`` is the letter of /proc/PID/stat (T is stopped, D stuck in the kernel). ``attached`` tells that the program
     writes to its page; where it does not (it is no Python program, has not imported torch yet, or its thread has
-    failed), only pid, state and ``cpu_seconds`` mean anything. ``beat_age`` is the time since the rank last held the
-    interpreter lock, ``where`` the innermost line of its main thread ("train.py:31 in step") with the time since it
-    last changed or the process last read or wrote in earnest (a long save is one line), and ``progress_age`` the time
-    since its step, section or any sequence number last changed.
+    failed), only pid, state and ``cpu_seconds`` mean anything, and ``progress_age``, which is the time since its start.
+    ``beat_age`` is the time since the rank last held the interpreter lock, ``where`` the innermost line of its main
+    thread ("train.py:31 in step") with the time since it last changed or the process last read or wrote in earnest (a
+    long save is one line), and ``progress_age`` the time since its step, section or any sequence number last changed.
     ``own_seconds`` and ``waited_seconds`` add up since the start of the rank: the time that its main thread spent
     outside of collectives, and in them. ``section`` is the innermost open section ("" for none) and ``section_left``
     what is left of the shortest deadline of all open ones (negative where it has passed, None where none is set).

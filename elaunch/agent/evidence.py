@@ -139,6 +139,8 @@ def _doing(witness: Witness) -> str:
 
 def _waiting(rank: RankProgress) -> str:
     for group in rank.groups:
+        if group.making:
+            return f"waits in {group.collective}"
         if group.waiting:
             return f"waits in {group.collective or 'a collective'}, number {group.started} of group {group.name}"
     return ""

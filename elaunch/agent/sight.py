@@ -75,7 +75,8 @@ class Sight:
             return None
         writer = self.writer()
         if writer is None:
-            return RankProgress(self.rank, self.local_rank, self.pid, found[0], cpu_seconds=found[1])
+            age = self._age("started", self.pid, now)
+            return RankProgress(self.rank, self.local_rank, self.pid, found[0], cpu_seconds=found[1], progress_age=age)
         state, cpu_seconds = (_stat(writer) or found) if writer != self.pid else found
         if self.page.silent:
             return RankProgress(self.rank, self.local_rank, writer, state, cpu_seconds=cpu_seconds)

@@ -103,6 +103,8 @@ def _rank_row(line: pb.RankLine) -> dict[str, Any]:
         "where": line.where,
         "section": line.section,
         "waits_in": line.waits_in,
+        "progress_seconds": round(line.progress_seconds, 3),
+        "awaited_by": line.awaited_by,
     }
 
 

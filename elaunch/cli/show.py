@@ -15,6 +15,9 @@ from elaunch.rendezvous.journal import Happening, Operation
 from elaunch.rendezvous.records import Phase
 
 _WIDEST = 100  # characters of one cell of a table
+_STILL = 10.0  # seconds without progress after which a rank has a line of its own
+_RANKS_SHOWN = 8  # lines of ranks that others wait for, and as many of other ranks
+_HELD = {"T": "stopped (SIGSTOP)", "t": "held by a debugger", "D": "stuck in the kernel"}
 
 
 def jobs(found: Sequence[tuple[Overview, str]], silent: Sequence[str]) -> str:
@@ -43,6 +46,7 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -
     parts += _checkpoint(document)
     if seen.nodes:
         parts.append(_node_table(document))
+    parts += standing(document)
     for drain in document["drained"]:
         parts.append(f"host {drain['host']} is out: {drain['why']}")
     for operation in seen.operations:
@@ -108,6 +112,42 @@ def _node_table(document: dict[str, Any]) -> str:
         step = _span(min(known), max(known)) if known else "-"
         rows.append((row["node_id"], row["host"], ranks, row["phase"] or "-", step, heard, "; ".join(notes)))
     return _table(rows)
+
+
+def standing(document: dict[str, Any]) -> list[str]:
+    """A line for each rank that does not get on, those that others wait for first, and so many of each kind at most."""
+    hosts = {node["node_id"]: node["host"] for node in document["nodes"]}
+    still = [rank for rank in document.get("rank_progress", ()) if _stands(rank)]
+    missed = sorted((rank for rank in still if rank["awaited_by"]), key=lambda rank: -rank["awaited_by"])
+    rest = sorted((rank for rank in still if not rank["awaited_by"]), key=lambda rank: -rank["progress_seconds"])
+    shown = [*missed[:_RANKS_SHOWN], *rest[:_RANKS_SHOWN]]
+    lines = [f"  {_standing(rank, hosts.get(rank['node_id'], rank['node_id']))}" for rank in shown]
+    if more := len(still) - len(shown):
+        lines.append(f"  ... and {more} more")
+    return [f"no progress for {_STILL:.0f} s and longer:", *lines] if lines else []
+
+
+def _stands(rank: dict[str, Any]) -> bool:
+    owes = rank["awaited_by"] or rank["waits_in"] or rank["step"] is not None or rank["state"] in _HELD
+    return bool(owes) and rank["progress_seconds"] >= _STILL
+
+
+def _standing(rank: dict[str, Any], host: str) -> str:
+    seconds = rank["progress_seconds"]
+    if rank["awaited_by"]:
+        waiting = count(rank["awaited_by"], "rank")
+        what = f"{waiting} {'waits' if rank['awaited_by'] == 1 else 'wait'} for it; no progress since {seconds:.0f} s"
+    elif rank["waits_in"]:
+        what = f"waits in {rank['waits_in']} since {seconds:.0f} s"
+    else:
+        what = f"no progress since {seconds:.0f} s"
+    if rank["state"] in _HELD:
+        what += f", {_HELD[rank['state']]}"
+    elif (rank["beat_seconds"] or 0.0) >= _STILL:
+        what += f", holds the interpreter lock for {rank['beat_seconds']:.0f} s"
+    step = f", step {rank['step']}" if rank["step"] is not None else ""
+    section = f", in section {rank['section']!r}" if rank["section"] else ""
+    return f"rank {rank['rank']} ({host}{step}): {what}{section}{', at ' + rank['where'] if rank['where'] else ''}"
 
 
 def _heard(row: dict[str, Any]) -> str:

@@ -6,9 +6,19 @@ from dataclasses import replace
 
 from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
-from elaunch.controller.operations import ANSWER_WITHIN, FINISHED, OVER, REFUSED, done, failed, malformed
+from elaunch.controller.operations import (
+    ANSWER_WITHIN,
+    FINISHED,
+    OVER,
+    REFUSED,
+    UNSEALED,
+    done,
+    failed,
+    malformed,
+    refused,
+)
 from elaunch.controller.roster import count, world
-from elaunch.errors import UnansweredError
+from elaunch.errors import AccessRefusedError, UnansweredError
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase
 
@@ -44,6 +54,13 @@ def lapse(job: Job, operations: tuple[Operation, ...], why: str = OVER) -> Job:
     """``job`` with commands that nothing will come of: those of a run that ended without a word."""
     for operation in operations:
         job = failed(job, operation, why, FINISHED)
+    return job
+
+
+def disown(job: Job, operations: tuple[Operation, ...]) -> Job:
+    """``job`` with commands refused that are said to be accepted, and that no operator has sealed."""
+    for operation in operations:
+        job = refused(job, operation, UNSEALED, AccessRefusedError.exit_code)
     return job
 
 

@@ -66,6 +66,13 @@ def place(view: RankView, subject: str = "it is") -> str:
     return f"{f'; {subject}' if subject else ''} at {view.progress.where}{section}"
 
 
+def unattached(view: RankView) -> str:
+    """What is known of a rank that lives and tells nothing of itself."""
+    if view.progress.attached or not view.host:
+        return ""
+    return f"; it has not imported torch since its start {view.progress.progress_age:.0f} s ago"
+
+
 def others(views: Sequence[RankView]) -> str:
     """``; likewise ranks 5, 6``: all but the first."""
     rest = [str(view.rank) for view in views[1:]]

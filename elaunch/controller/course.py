@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from elaunch.clock import Clock
+from elaunch.controller.answering import disown
 from elaunch.controller.audience import Audience
 from elaunch.controller.history import Entry, saved, told
 from elaunch.controller.intake import Found
@@ -35,6 +36,7 @@ from elaunch.controller.state import (
 )
 from elaunch.controller.streams import Outbox
 from elaunch.controller.vigil import Vigil
+from elaunch.errors import BadRecordError
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Phase, Reason
 
@@ -66,14 +68,23 @@ class Course:
     def _now(self) -> float:
         return self._clock.monotonic()
 
-    def begin(self, found: Found, accepted: tuple[Operation, ...], leader: str) -> None:
-        """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at."""
+    def begin(
+        self, found: Found, accepted: tuple[Operation, ...], leader: str, unsealed: tuple[Operation, ...] = ()
+    ) -> None:
+        """Go on from where etcd has it; ``accepted`` are the commands that the leader before was at.
+
+        ``unsealed`` are said to be such, and were written by no operator: they are refused, so as not to stay open.
+        """
         offset = self._clock.wall() - self._now
         job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
         incarnation = (found.state.incarnation if found.state else "") or secrets.token_hex(8)
-        self.job = replace(job, checkpoint=found.checkpoint, incarnation=incarnation)
+        self.job = disown(replace(job, checkpoint=found.checkpoint, incarnation=incarnation), unsealed)
+        self.vigil.recall(self.job.learnt)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)
+        if found.defect:
+            self._log.error(BadRecordError.code, text=found.defect)
+            self._ledger.note([Entry(BadRecordError.code, found.defect, self.job.generation)])
         self._ledger.note([Entry("leading", f"{host} ({leader}) leads", self.job.generation)])
 
     def take(self, event: Event) -> None:
@@ -114,6 +125,7 @@ class Course:
         judgement = self.vigil.judge(self._now)
         if judgement is None:
             return []
+        self.job = replace(self.job, learnt=self.vigil.handed_on(self.job.learnt))
         for silent in judgement.silent:
             self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
             self._ledger.note([Entry("node_silent", silent.text, self.vigil.generation)])

@@ -30,7 +30,7 @@ from elaunch.rendezvous.controllers import Present
 from elaunch.rendezvous.election import Leadership, claim, resign
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
-from elaunch.rendezvous.records import Controller, Leader, Spec, decode, encode
+from elaunch.rendezvous.records import Controller, Leader, Spec, encode, read
 from elaunch.rendezvous.store import Store
 from elaunch.rendezvous.waiting import beside, within
 
@@ -71,7 +71,7 @@ class Dedicated:
             await asyncio.sleep(AGAIN)
 
     async def _serve_lease(self) -> None:
-        lease = await Lease.open(self._store, self._me.lease_ttl, clock=self._clock, on_deadline=lambda _: None)
+        lease = await Lease.open(self._store, int(self._me.lease_ttl), clock=self._clock, on_deadline=lambda _: None)
         try:
             await self._store.put(controllers.key(self._me.controller_id), encode(self._me), lease=lease.id)
             self._log.info("standing_by", address=self._me.address, lease_ttl=lease.ttl)
@@ -128,7 +128,10 @@ class Watchkeeping:
         self._attending.pop(signs.job, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             # What one job has in etcd must not end the lead of the others.
-            self._log.error("job_not_led", job=signs.job, exc_info=error)
+            if isinstance(error, ElaunchError):
+                self._log.error("job_not_led", job=signs.job, reason=str(error))
+            else:
+                self._log.error("job_not_led", job=signs.job, exc_info=error)
             self._cool_off(signs.job)
         elif not signs.nodes:
             self._cool.pop(signs.job, None)
@@ -171,7 +174,7 @@ class Watchkeeping:
     async def _bid(self, signs: Signs) -> None:
         keys = JobKeys(signs.job)
         found = await self._store.get(keys.spec)
-        spec = decode(Spec, found.value) if found else None
+        spec = read(Spec, found.key, found.value) if found else None
         if spec is None or spec.max_restarts < 0:  # of the torchrun plug-in: its agents need no leader
             await signs.changed()
             return

@@ -7,7 +7,7 @@ from dataclasses import replace
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import screened
 from elaunch.controller.planning import make_plan
-from elaunch.controller.roster import eligible, unattached
+from elaunch.controller.roster import eligible, fewest, unattached
 from elaunch.controller.transitions import end
 from elaunch.errors import JoinTimeoutError
 from elaunch.rendezvous.records import UNTOLD, Phase, Plan, Reason
@@ -22,10 +22,15 @@ def waiting_for(job: Job) -> str:
     ready = job.ready
     policy = job.policy
     why = f" ({job.reason.text})" if job.formed else ""
+    if ready < fewest(job):
+        return (
+            f"{ready} of at least {fewest(job)} nodes are here{why}; "
+            f"waiting up to {policy.join_timeout:.0f} s for the others (join_timeout)"
+        )
     if ready < policy.min_nodes:
         return (
-            f"{ready} of at least {policy.min_nodes} nodes are here{why}; "
-            f"waiting up to {policy.join_timeout:.0f} s for the others (join_timeout)"
+            f"{ready} of the {policy.min_nodes} nodes that the job was scaled to are here{why}; "
+            f"waiting up to {policy.last_call_timeout:.0f} s for the others, then it goes on with those that are here"
         )
     if job.last_call is not None:
         return f"{ready} of {policy.max_nodes} nodes are here; last call for {policy.last_call_timeout:.0f} s"
@@ -35,15 +40,15 @@ def waiting_for(job: Job) -> str:
 def try_plan(job: Job, now: float) -> Job:
     policy = job.policy
     job = screened(job, now)
-    if job.ready < policy.min_nodes:
+    if job.ready < fewest(job):
         if now >= job.since + policy.join_timeout:
             text = (
-                f"{job.ready} of at least {policy.min_nodes} nodes came within {policy.join_timeout:.0f} s"
+                f"{job.ready} of at least {fewest(job)} nodes came within {policy.join_timeout:.0f} s"
                 f" (join_timeout){'; before: ' + job.reason.text if job.formed else ''}"
             )
             return end(job, now, Phase.FAILED, Reason("join_timeout", text), EXIT_JOIN_TIMEOUT)
         return replace(job, last_call=None) if job.last_call is not None else job
-    if not job.formed and job.ready < policy.max_nodes:
+    if job.ready < (policy.min_nodes if job.formed else policy.max_nodes):
         if job.last_call is None:
             return replace(job, last_call=now + policy.last_call_timeout)
         if now < job.last_call:

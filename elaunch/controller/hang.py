@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from elaunch.controller.blame import Hang, culprit, from_rank, others, place, spread
+from elaunch.controller.blame import Hang, culprit, from_rank, others, place, spread, unattached
 from elaunch.controller.limits import Limits, any_sign, overdue
 from elaunch.controller.sightings import RankView
 from elaunch.controller.signs import HUNG, SECTION_OVERRUN, cause, frozen, idle, overrun, stuck
@@ -75,7 +75,7 @@ def _missing(
         return known
     text = (
         f"{from_rank(views[0])} has not entered {wait.what}, which {spread(len(wait.inside))} since "
-        f"{wait.since:.0f} s{place(views[0])}{others(views)}"
+        f"{wait.since:.0f} s{place(views[0]) or unattached(views[0])}{others(views)}"
     )
     section = views[0].progress.section_left
     code = SECTION_OVERRUN if section is not None and section < 0 else HUNG

@@ -11,6 +11,7 @@ from elaunch.rendezvous.records import UNTOLD, Checkpoint, Drain, Member, Node, 
 from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import HostRecord as HostRecord
+from elaunch.rendezvous.records import Learnt as Learnt
 from elaunch.rendezvous.records import RankExit as RankExit
 from elaunch.reports import Ask, Line
 
@@ -149,7 +150,8 @@ class Job:
     ``ran_since`` is when the present generation was up, ``wall_offset`` what the wall clock is ahead of ``now``.
     ``hosts`` are those with faults to remember, ``blamed`` is the one to which the last fault belongs.
     ``operations`` are the operators' commands that are not yet over, or not yet written; ``answer_by`` says until when
-    those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's.
+    those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's;
+    ``least`` is the minimum that the job was started with. ``learnt`` is what the next leader is to know of its pace.
     ``checkpoint`` is the last committed one, ``restored`` the step from which the present generation went on,
     ``rewinds`` say which checkpoints do not count any more.
     """
@@ -186,6 +188,7 @@ class Job:
     operations: tuple[Operation, ...] = ()
     answer_by: Mapping[str, float] = field(default_factory=dict)
     scaled: bool = False
+    least: int = 1
     from_step: int = -1
     drained: tuple[Drain, ...] = ()
     checkpoint: Checkpoint | None = None
@@ -194,6 +197,7 @@ class Job:
     incarnation: str = ""
     leaving: int = 0
     passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
+    learnt: Learnt = field(default_factory=Learnt)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -225,6 +229,7 @@ class Job:
             self.restored,
             self.rewinds,
             self.incarnation,
+            self.learnt,
         )
 
     def with_node(self, view: NodeView) -> Job:

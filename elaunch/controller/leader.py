@@ -179,9 +179,10 @@ class Term:
         """
         await self._ledger.fence()
         found = await self._intake.load()
-        commands = self._ledger.load(found.state, found.journal, found.checkpoint)
-        accepted = tuple(o for o in commands if o.standing is Standing.ACCEPTED and self._is_sealed(o))
-        self._course.begin(found, accepted, self._node_id)
+        commands = self._ledger.load(None if found.defect else found.state, found.journal, found.checkpoint)
+        taken = [o for o in commands if o.standing is Standing.ACCEPTED]
+        accepted = tuple(o for o in taken if self._is_sealed(o))
+        self._course.begin(found, accepted, self._node_id, tuple(o for o in taken if o not in accepted))
         self._log.info("leading", epoch=self.epoch, phase=self.job.phase.value, generation=self.job.generation)
         for command in commands:
             if command.standing is Standing.PENDING:

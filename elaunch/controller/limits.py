@@ -41,6 +41,8 @@ def overdue(view: RankView, limits: Limits) -> bool:
     """Whether the rank has made no progress for longer than it may."""
     rank = view.progress
     allowed = allowance(view, limits)
+    if not rank.attached:  # it has not imported torch yet: one that uses the processor is on its way there
+        return rank.progress_age >= (allowed if view.state_age >= allowed else allowed * limits.busy)
     at_work = not view.waiting and rank.where and limits.hang is not None and rank.where_age < limits.hang
     return rank.progress_age >= (allowed * limits.busy if at_work or rank.state == "t" else allowed)
 
@@ -50,7 +52,7 @@ def any_sign(ranks: Sequence[RankView], limits: Limits) -> bool:
     shortest = inf if limits.hang is None else min(limits.hang, limits.section, *limits.sections.values())
     for view in ranks:
         rank = view.progress
-        if rank.progress_age >= shortest or rank.state in "Tt":
+        if (rank.progress_age >= shortest and rank.attached) or rank.state in "Tt":
             return True
         if rank.state == "D" and view.state_age >= shortest:
             return True

@@ -7,6 +7,7 @@ from dataclasses import replace
 from elaunch.controller.job import HostRecord, Job, NodeView
 from elaunch.controller.quarantine import Fault, QuarantinePolicy, screen, with_fault
 from elaunch.controller.restarting import CAUSES
+from elaunch.controller.roster import fewest
 
 MOST_HOSTS = 500  # with faults to remember: they stand in the state, and hosts of a cloud do not come again
 
@@ -42,7 +43,7 @@ def screened(job: Job, now: float) -> Job:
     nodes = [view.node for view in able if view.eligible]
     why: dict[str, str] = {}
     if len({node.host for node in nodes}) > 1:
-        _, why = screen(_policy(job), {host.host: host for host in job.hosts}, nodes, job.policy.min_nodes, wall)
+        _, why = screen(_policy(job), {host.host: host for host in job.hosts}, nodes, fewest(job), wall)
     for view in able:
         job = _marked(job, replace(view, quarantined=why.get(view.node.host, "")))
     return job

@@ -26,7 +26,7 @@ from elaunch.errors import (
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation, one_line
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import encode
-from elaunch.rendezvous.store import Put, Store, absent
+from elaunch.rendezvous.store import Compare, Field, Put, Store, absent
 from elaunch.rendezvous.waiting import within
 
 _TRIES = 10
@@ -116,7 +116,7 @@ class _Asked:
 async def _follow(store: Store, keys: JobKeys, asked: _Asked) -> None:
     """Keep ``asked`` up to date until the command is over."""
     key = keys.command(asked.now.id)
-    while True:
+    while asked.now.standing.open:
         snapshot = await store.list(key)
         found = next((kv for kv in snapshot.items if kv.key == key), None)
         if found is None:
@@ -127,8 +127,24 @@ async def _follow(store: Store, keys: JobKeys, asked: _Asked) -> None:
         news = asyncio.ensure_future(_news(store, key, snapshot.revision + 1))
         try:
             await within(_LOOK, news)
-        except (asyncio.TimeoutError, CompactedError):
+        except CompactedError:
             continue
+        except asyncio.TimeoutError:
+            await _expire(store, keys, asked, found.mod_revision)
+
+
+async def _expire(store: Store, keys: JobKeys, asked: _Asked, revision: int) -> None:
+    """Settle the command where the job is over and nobody is left to do so; the next run's leader would, much later."""
+    try:
+        seen = await overview(store, keys.job)
+        over = next((o for o in seen.operations if o.id == asked.now.id and not o.standing.open), None)
+        if over is not None:
+            key = keys.command(over.id)
+            unchanged = [Compare(key, Field.MOD_REVISION, revision), absent(keys.leader)]
+            if (await store.txn(unchanged, [Put(key, encode(over))])).succeeded:
+                asked.now = over
+    except (NoSuchJobError, CommandRefusedError, AmbiguousError):
+        return  # the next look tells
 
 
 async def _news(store: Store, key: str, revision: int) -> None:

@@ -13,7 +13,7 @@ from elaunch.controller.draining import drain_of, named, with_drained
 from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import in_quarantine, pardoned
-from elaunch.controller.roster import count
+from elaunch.controller.roster import count, fewest
 from elaunch.controller.suspects import cleared
 from elaunch.controller.transitions import abort, end
 from elaunch.errors import AccessRefusedError, CommandRefusedError, JobFinishedError, NoSuchJobError
@@ -145,9 +145,9 @@ def _drain(job: Job, operation: Operation, now: float) -> Job:
     if job.policy.fixed_world and job.phase is not Phase.WAITING and rest < len(job.members):
         text = f"the program needs its {job.world} ranks (--fixed-world), and no spare would take the place of {name}"
         return refused(job, operation, text, REFUSED)
-    if rest < (1 if job.phase is Phase.WAITING else job.policy.min_nodes):
+    if rest < (1 if job.phase is Phase.WAITING else fewest(job)):
         text = (
-            f"without {name} the job would have {rest} of at least {job.policy.min_nodes} nodes and would end;"
+            f"without {name} the job would have {rest} of at least {fewest(job)} nodes and would end;"
             " scale it down first (elaunch scale), or abort it"
         )
         return refused(job, operation, text, REFUSED)
@@ -194,7 +194,8 @@ def _scale(job: Job, operation: Operation, now: float) -> Job:
         wait = job.ready - members
         text += f"; now {count(members, 'node')}{f', {wait} more waiting' if wait > 0 else ''}"
         if members < low:
-            text += "; the generation runs on, and the next one waits for " + count(low, "node")
+            patience = f"up to {before.last_call_timeout:.0f} s (last_call_timeout)"
+            text += f"; the generation runs on, and the next one waits {patience} for {count(low, 'node')}"
     return done(job, operation, text)
 
 

@@ -16,6 +16,7 @@ from elaunch.controller.messages import pack_run_phase, sendable
 from elaunch.controller.restarting import restart_policy
 from elaunch.controller.restarts import remaining
 from elaunch.controller.sightings import RankView
+from elaunch.controller.waits import awaited
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Phase
 
@@ -44,7 +45,9 @@ def operator_handler(admit: Admit) -> Any:
 
 def status_of(term: Term) -> pb.StatusReply:
     """The term's job now."""
-    job, now = term.job, term.now
+    job, now, views = term.job, term.now, term.ranks
+    missed = awaited(views)
+    first = sorted(views, key=lambda view: view.rank not in missed) if len(views) > MOST_RANKS else views
     return pb.StatusReply(
         leader_epoch=term.epoch,
         phase=job.phase.value,
@@ -58,7 +61,7 @@ def status_of(term: Term) -> pb.StatusReply:
         waiting_for=sendable(waiting_for(job)) if job.phase is Phase.WAITING else "",
         phase_seconds=max(0.0, now - job.since),
         nodes=[_line(term, job, view) for view in job.nodes.values()],
-        ranks=[_rank(view) for view in term.ranks[:MOST_RANKS]],
+        ranks=[_rank(view, missed.get(view.rank, 0)) for view in first[:MOST_RANKS]],
         refused=term.counters.snapshot(),
         budget_left=max(0, remaining(restart_policy(job), job.history, now + job.wall_offset)),
         checkpoint=_checkpoint(term, job, now),
@@ -95,7 +98,7 @@ def _line(term: Term, job: Job, view: NodeView) -> pb.NodeLine:
     )
 
 
-def _rank(view: RankView) -> pb.RankLine:
+def _rank(view: RankView, awaited_by: int) -> pb.RankLine:
     told = view.progress
     waits = next((group.collective or "a collective" for group in told.groups if group.waiting), "")
     return pb.RankLine(
@@ -109,6 +112,8 @@ def _rank(view: RankView) -> pb.RankLine:
         where=sendable(told.where),
         section=sendable(told.section),
         waits_in=sendable(waits),
+        progress_seconds=told.progress_age,
+        awaited_by=awaited_by,
     )
 
 

@@ -16,7 +16,7 @@ from elaunch.errors import AmbiguousError, ConflictError, DeposedError, EtcdLost
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
-from elaunch.rendezvous.records import Leader, Spec, decode
+from elaunch.rendezvous.records import Leader, Spec, read
 from elaunch.rendezvous.store import Store
 
 VACANT = 2.0  # seconds for which a job may be without any node before its leader lets go of it
@@ -116,4 +116,4 @@ class Reign:
 
     async def _policy(self) -> Policy | None:
         found = await self._store.get(self._keys.spec)
-        return policy_of(decode(Spec, found.value)) if found else None
+        return policy_of(read(Spec, found.key, found.value)) if found else None

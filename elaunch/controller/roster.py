@@ -41,6 +41,18 @@ def all_members(job: Job, done: Callable[[str], bool]) -> tuple[Job, bool]:
     return job if passed == job.passed else replace(job, passed=passed), count == len(job.members)
 
 
+def fewest(job: Job) -> int:
+    """How few nodes the job goes on with.
+
+    An operator's minimum counts once a generation has had so many: until then it is a wish, and a job that runs does
+    not end for want of nodes that have never been there.
+    """
+    asked = job.policy.min_nodes
+    if not (job.scaled and job.formed) or len(job.members) >= asked:
+        return asked
+    return min(asked, job.least)
+
+
 def leaving_reason(view: NodeView) -> str:
     told = view.status.leaving_reason if view.status else ""
     return told or f"node {view.node.host} was asked to leave"

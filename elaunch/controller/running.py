@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.job import Job, NodeView, RunPhase
-from elaunch.controller.roster import all_members, all_succeeded, eligible, leaving_reason, member_views, names
+from elaunch.controller.roster import all_members, all_succeeded, eligible, fewest, leaving_reason, member_views, names
 from elaunch.controller.transitions import abort, end, succeed
 from elaunch.rendezvous.records import Phase, Reason
 
@@ -35,11 +35,11 @@ def _shrink(job: Job, view: NodeView, now: float) -> Job:
     status = view.status
     assert status is not None
     rest = job.ready + len([v for v in job.nodes.values() if v.status is None and not v.barred])
-    if rest >= job.policy.min_nodes:
+    if rest >= fewest(job):
         return abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
     text = leaving_reason(view)
     if rest:
-        text += f"; {rest} nodes would be left of at least {job.policy.min_nodes}"
+        text += f"; {rest} nodes would be left of at least {fewest(job)}"
     return end(job, now, Phase.STOPPED, Reason("stopped", text), status.leaving_exit_code)
 
 

@@ -101,7 +101,8 @@ def resume(
     ``now``.
     """
     views = {node.node_id: NodeView(node) for node in nodes}
-    job = lapse(Job(policy=policy, nodes=views, since=now, wall_offset=wall_offset), operations)
+    job = Job(policy=policy, nodes=views, since=now, wall_offset=wall_offset, least=policy.min_nodes)
+    job = lapse(job, operations)
     if state is None:
         return job
     generation = max(state.generation, plan.generation if plan else 0)
@@ -114,7 +115,7 @@ def resume(
         # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
         if state.phase.final:
             return replace(job, plan=None, restart_count=0, hosts=state.hosts, rewinds=state.rewinds)
-        job = replace(job, history=state.history, hosts=state.hosts, rewinds=state.rewinds)
+        job = replace(job, history=state.history, hosts=state.hosts, rewinds=state.rewinds, learnt=state.learnt)
         return replace(job, plan=None, restart_count=state.restart_count)
     job = replace(
         job,
@@ -132,6 +133,7 @@ def resume(
         failures=(state.root,) if state.root else (),
         formed=True,
         from_step=state.from_step,
+        learnt=state.learnt,
         restored=state.restored,
         rewinds=state.rewinds,
     )

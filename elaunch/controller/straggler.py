@@ -4,22 +4,25 @@ In synchronous training all ranks take the same time for a step, as the quick on
 where they spend it: the slow rank outside of collectives, all others in them. So a rank's *own* time is compared with
 the median of its peers' (MegaScale, NSDI 2024, finds its stragglers by such timers around the computation; the median
 is what one slow rank cannot move). Own time is taken per step where all ranks tell their steps, else as a share of the
-time that passed: both are the same measure, as a step takes the same time everywhere.
+time between collectives: both are the same measure, as a step takes the same time everywhere.
 
-One slow step is no straggler: the two halves of the newest window must both be slow. A straggler is told once, and told
-again when it has caught up. Nothing is stopped for it.
+A straggler is slow all the time. A rank that does something alone now and then (it saves a checkpoint, writes a log)
+has a few slow steps, however long they are: so not the mean of a window counts, but what holds for three quarters of
+its steps. A straggler is told once, and told again when it has caught up. Nothing is stopped for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from elaunch.controller.sightings import RankView
+from elaunch.controller.window import MOST_SPANS, Mark, Window, begin
 
-HALF_STEPS = 5  # steps that each half of a window has at least: so a slow rank is told within 20, heartbeats included
-HALF_SECONDS = 2.0  # the same for programs that do not tell their steps
-LEAST_EXCESS = 0.05  # seconds that the rank was behind in each half: a scheduler's hiccup is no news
+MOST_PEERS = 256  # ranks that a suspect is compared with
+SUSTAINED = 0.75  # of the steps of a window
+LEAST_EXCESS = 0.1  # seconds that the rank was behind in a window: a scheduler's hiccup is no news
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,31 +59,12 @@ class Straggler:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    step: int
-    own: float
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    """What one half of the window shows of a rank: own seconds, and in how many units (steps, or seconds)."""
-
-    own: float
-    units: float
-
-    @property
-    def rate(self) -> float:
-        return self.own / self.units
-
-
 class Stragglers:
     """Watches one generation's ranks."""
 
     def __init__(self, policy: StragglerPolicy | None = None) -> None:
         self._policy = policy or StragglerPolicy()
-        self._marks: dict[int, list[_Mark]] = {}
+        self._marks: dict[int, list[Mark]] = {}
         self._slow: dict[int, float] = {}
 
     @property
@@ -94,56 +78,64 @@ class Stragglers:
         if self._policy.factor <= 0 or len(here) < 2:
             return ()
         stepping = all(view.progress.step >= 0 for view in here)
-        halves: dict[int, tuple[_Pace, _Pace]] = {}
+        windows: dict[int, Window] = {}
         for view in here:
-            if found := self._halves(view, stepping):
-                halves[view.rank] = found
-        if len(halves) < 2:
+            if found := self._window(view, stepping):
+                windows[view.rank] = found
+        if len(windows) < 2:
             return ()
-        older = without_each([pace[0].rate for pace in halves.values()])
-        newer = without_each([pace[1].rate for pace in halves.values()])
-        peers = dict(zip(halves, zip(older, newer, strict=True), strict=True))
+        suspects = self._suspects(windows)
+        # Like is compared with like: what holds for half of a rank's steps with what holds for half of its peers'.
+        usual = {rank: windows[rank].held(0.5) for rank in (*windows,)[:: len(windows) // MOST_PEERS + 1] if suspects}
         changed = [
             news
             for view in here
-            if view.rank in halves and (news := self._judge(view, halves[view.rank], peers[view.rank], stepping))
+            if view.rank in suspects and (news := self._judge(view, windows[view.rank], _peers(usual, view.rank)))
         ]
         return tuple(sorted(changed, key=lambda news: (-news.ratio, news.rank)))
 
-    def _halves(self, view: RankView, stepping: bool) -> tuple[_Pace, _Pace] | None:
-        """The two halves of the newest window of a rank; None while it is too short or was broken by a section."""
+    def _suspects(self, windows: Mapping[int, Window]) -> set[int]:
+        """Those worth a closer look: there may be tens of thousands of ranks. Told ones, and those slow on average."""
+        peers = without_each([window.rate for window in windows.values()])
+        least = SUSTAINED * self._policy.factor
+        slow = {
+            rank for (rank, window), peer in zip(windows.items(), peers, strict=True) if window.rate >= least * peer
+        }
+        return slow | (self._slow.keys() & windows.keys())
+
+    def _window(self, view: RankView, stepping: bool) -> Window | None:
+        """The newest window of a rank; None while it is too short or was broken by a section."""
         rank = view.progress
-        mark = _Mark(rank.step, rank.own_seconds, rank.own_seconds + rank.waited_seconds)
+        done = rank.step if stepping else sum(group.started for group in rank.groups)
+        mark = Mark(done, rank.own_seconds, rank.own_seconds + rank.waited_seconds)
         marks = self._marks.setdefault(view.rank, [])
-        broken = marks and (mark.step < marks[-1].step or mark.own < marks[-1].own or mark.total < marks[-1].total)
+        broken = marks and (mark.done < marks[-1].done or mark.own < marks[-1].own or mark.total < marks[-1].total)
         if rank.section or broken:
             marks.clear()
             if rank.section:
                 return None
-        if not marks or (mark.step > marks[-1].step if stepping else mark.total > marks[-1].total):
+        if not marks or mark.done > marks[-1].done:  # what a rank does alone for long is one span
             marks.append(mark)
-        middle = _before(marks, len(marks) - 1, stepping)
-        first = _before(marks, middle, stepping)
-        if first < 0:
-            return None
-        del marks[:first]
-        return _pace(marks[0], marks[middle - first], stepping), _pace(marks[middle - first], marks[-1], stepping)
+        first = begin(marks, stepping)
+        del marks[: max(0, first, len(marks) - MOST_SPANS)]
+        return Window(tuple(marks), stepping) if first >= 0 else None
 
-    def _judge(
-        self, view: RankView, halves: tuple[_Pace, _Pace], peers: tuple[float, float], stepping: bool
-    ) -> Straggler | None:
-        ratios = [_ratio(half.rate, peer) for half, peer in zip(halves, peers, strict=True)]
-        excesses = [half.own - peer * half.units for half, peer in zip(halves, peers, strict=True)]
-        told = view.rank in self._slow
-        slow = min(ratios) >= self._policy.factor and min(excesses) >= self._policy.least_excess
-        caught_up = max(ratios) < self._policy.recovered
+    def _judge(self, view: RankView, window: Window, peers: float) -> Straggler | None:
+        policy, told = self._policy, view.rank in self._slow
+        low, high = window.held(SUSTAINED), window.held(1.0 - SUSTAINED)
+        slow = _ratio(low, peers) >= policy.factor and (low - peers) * window.units >= policy.least_excess
+        caught_up = _ratio(high, peers) < policy.recovered
         if not (caught_up if told else slow):
             return None
-        ratio = ratios[1] if told else min(ratios)
-        own, peer = halves[1].rate, peers[1]
+        own = window.held(0.5)
+        ratio = _ratio(own, peers)
         self._slow.pop(view.rank) if told else self._slow.update({view.rank: ratio})
-        text = _sentence(view, ratio, own, peer, stepping, told)
-        return Straggler(view.rank, view.host, view.node_id, ratio, own, peer, told, text)
+        text = _sentence(view, ratio, own, peers, window.stepping, told)
+        return Straggler(view.rank, view.host, view.node_id, ratio, own, peers, told, text)
+
+
+def _peers(usual: Mapping[int, float], rank: int) -> float:
+    return median(rate for peer, rate in usual.items() if peer != rank)
 
 
 def without_each(rates: Sequence[float]) -> list[float]:
@@ -156,20 +148,6 @@ def without_each(rates: Sequence[float]) -> list[float]:
     for place, index in enumerate(order):
         found[index] = (values[low + (place <= low)] + values[high + (place <= high)]) / 2
     return found
-
-
-def _before(marks: Sequence[_Mark], end: int, stepping: bool) -> int:
-    """The last mark that is half a window before the one at ``end``; -1 for none."""
-    for place in range(end - 1, -1, -1):
-        if stepping and marks[end].step - marks[place].step >= HALF_STEPS:
-            return place
-        if not stepping and marks[end].total - marks[place].total >= HALF_SECONDS:
-            return place
-    return -1
-
-
-def _pace(start: _Mark, end: _Mark, stepping: bool) -> _Pace:
-    return _Pace(end.own - start.own, float(end.step - start.step) if stepping else end.total - start.total)
 
 
 def _ratio(own: float, peers: float) -> float:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 from urllib.parse import unquote
 
 from elaunch.controller.intake import node_in
-from elaunch.errors import CommandRefusedError, NoSuchJobError
-from elaunch.rendezvous.journal import Operation, decode_operation
+from elaunch.controller.operations import OVER
+from elaunch.errors import BadRecordError, CommandRefusedError, JobFinishedError, NoSuchJobError
+from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import ROOT, JobKeys
-from elaunch.rendezvous.records import Checkpoint, Leader, Node, Phase, Plan, Spec, State, decode
+from elaunch.rendezvous.records import Checkpoint, Leader, Node, Phase, Plan, Spec, State, read
 from elaunch.rendezvous.store import KeyValue, Store
+
+R = TypeVar("R")
 
 GONE = "gone"
 
@@ -60,6 +64,8 @@ async def overview(store: Store, job: str) -> Overview:
         return await _overview(store, job)
     except ValueError as error:
         raise CommandRefusedError(f"the keys of job {job!r} in etcd cannot be read: {error}") from None
+    except BadRecordError as error:
+        raise CommandRefusedError(f"job {job!r}: {error}") from None
 
 
 async def _overview(store: Store, job: str) -> Overview:
@@ -69,19 +75,41 @@ async def _overview(store: Store, job: str) -> Overview:
     nodes, commands = await asyncio.gather(store.list(keys.nodes), store.list(keys.commands))
     if not (state or spec or nodes.items):
         raise NoSuchJobError(f"no job {job!r} in this etcd; elaunch ps lists those that there are")
-    known = decode(State, state.value) if state else None
-    plan = await store.get(keys.plan(known.generation)) if known else None
-    return Overview(
+    known = _read(State, state)
+    planned = await store.get(keys.plan(known.generation)) if known else None
+    seen = Overview(
         job=job,
         state=known,
-        spec=decode(Spec, spec.value) if spec else None,
-        plan=decode(Plan, plan.value) if plan else None,
-        leader=decode(Leader, leader.value) if leader else None,
+        spec=_read(Spec, spec),
+        plan=_plan(known, planned),
+        leader=_read(Leader, leader),
         epoch=leader.create_revision if leader else 0,
         nodes=tuple(sorted((node_in(kv) for kv in nodes.items), key=lambda node: node.joined)),
         operations=_operations(commands.items),
-        checkpoint=decode(Checkpoint, checkpoint.value) if checkpoint else None,
+        checkpoint=_read(Checkpoint, checkpoint),
     )
+    if not (seen.over and seen.leader is None and not seen.nodes):
+        return seen
+    # Nobody is left to carry a command out, or to say that it came too late.
+    return replace(seen, operations=tuple(_expired(o) if o.standing.open else o for o in seen.operations))
+
+
+def _expired(operation: Operation) -> Operation:
+    return replace(operation, standing=Standing.FAILED, answer=OVER, exit_code=JobFinishedError.exit_code)
+
+
+def _plan(state: State | None, found: KeyValue | None) -> Plan | None:
+    """The newest plan; of a job that has ended nobody needs it."""
+    try:
+        return _read(Plan, found)
+    except BadRecordError:
+        if state is None or not state.phase.final:
+            raise
+        return None
+
+
+def _read(kind: type[R], found: KeyValue | None) -> R | None:
+    return read(kind, found.key, found.value) if found is not None else None
 
 
 def _operations(items: tuple[KeyValue, ...]) -> tuple[Operation, ...]:

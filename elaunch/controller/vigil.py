@@ -10,14 +10,15 @@ import math
 from dataclasses import dataclass, replace
 
 from elaunch.controller.blame import Hang
-from elaunch.controller.deadlines import Deadlines, Patience
+from elaunch.controller.deadlines import Deadlines
 from elaunch.controller.hang import diagnose
 from elaunch.controller.job import Job, Policy
 from elaunch.controller.liveness import Liveness, Silent
+from elaunch.controller.patience import Patience
 from elaunch.controller.sightings import RankView, Sightings
 from elaunch.controller.straggler import Straggler, StragglerPolicy, Stragglers
 from elaunch.progress import Heartbeat
-from elaunch.rendezvous.records import Phase
+from elaunch.rendezvous.records import Learnt, Phase
 
 PACE = 0.5  # seconds between two judgements, and as long for each so many ranks:
 RANKS_PER_PACE = 4096
@@ -39,7 +40,8 @@ class Vigil:
     """One leader's watch over the generation that runs. Times are seconds of its monotonic clock."""
 
     def __init__(self, policy: Policy, now: float) -> None:
-        self._deadlines = Deadlines(patience_of(policy))
+        self._patience = patience_of(policy)
+        self._deadlines = Deadlines(self._patience)
         self._straggling = StragglerPolicy(policy.straggler_factor)
         self._stragglers = Stragglers(self._straggling)
         self._liveness = Liveness(now)
@@ -65,6 +67,14 @@ class Vigil:
         """Seconds since the last heartbeat of a node."""
         return self._liveness.age(node_id, now)
 
+    def recall(self, learnt: Learnt) -> None:
+        """Begin with what the leader before has handed on of the job's pace."""
+        self._deadlines = Deadlines(self._patience, learnt)
+
+    def handed_on(self, told: Learnt) -> Learnt:
+        """What the next leader is to know of the job's pace; ``told``, which it would know, while that will do."""
+        return self._deadlines.handed_on(told)
+
     def follow(self, job: Job, now: float) -> None:
         """Take note of which nodes run what, after every step of the job."""
         running = job.phase in (Phase.STARTING, Phase.RUNNING) and not job.uncommitted
@@ -74,7 +84,7 @@ class Vigil:
         if job.generation != self._sightings.generation:
             self._sightings = Sightings(job.generation)
             self._stragglers = Stragglers(self._straggling)
-            self._deadlines.begin()
+            self._deadlines.begin(job.generation)
             self.step = -1
         expected = {m.node_id: m.host for m in job.members} if running else {}
         for node_id in self._hosts.keys() - expected.keys():

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from elaunch.controller.sightings import RankView
-from elaunch.progress import GroupProgress
+from elaunch.progress import INIT, NEW, GroupProgress
 
 Key = tuple[str, tuple[int, ...]]
+Seen = tuple[RankView, GroupProgress]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,10 @@ class Wait:
     def what(self) -> str:
         """The collective as one names it: ``all_reduce 118 of group default``."""
         name = next((operation(call) for call in self.calls.values() if call), "collective")
+        if self.group.endswith(f"/{INIT}"):
+            return name
+        if self.group.endswith(f"/{NEW}"):
+            return f"{name} (the group {self.group.removesuffix(f'/{NEW}')!r})"
         return f"{name} {self.sequence} of group {self.group}"
 
     @property
@@ -56,15 +61,28 @@ def waits(views: Sequence[RankView]) -> tuple[Wait, ...]:
     Of several that a rank has started in one group (with ``async_op``), it is the oldest unfinished one that it waits
     in: collectives of one group end in their order.
     """
-    groups: dict[Key, dict[int, tuple[RankView, GroupProgress]]] = {}
+    groups: dict[Key, dict[int, Seen]] = {}
     for view in views:
         for group in view.progress.groups:
             groups.setdefault((group.name, group.ranks), {})[view.rank] = (view, group)
+    for key, seen in groups.items():
+        if any(group.making for _, group in seen.values()):
+            seen.update(_through(key, seen, views))
     found = [wait for key, seen in groups.items() for wait in _waits_of(key, seen)]
     return tuple(sorted(found, key=lambda wait: (-len(wait.inside), wait.group, wait.sequence)))
 
 
-def _waits_of(key: Key, seen: Mapping[int, tuple[RankView, GroupProgress]]) -> Iterable[Wait]:
+def _through(key: Key, seen: Mapping[int, Seen], views: Sequence[RankView]) -> dict[int, Seen]:
+    """Who has the group that those who are seen wait for to be made: these are through with its making."""
+    name, ranks = key
+    made = name.split("/", 1)[0] + "/"
+    size = max(group.size for _, group in seen.values())
+    done = GroupProgress(name, size, 1, 1, "", ranks)
+    having = (v for v in views if any(g.name.startswith(made) and not g.making for g in v.progress.groups))
+    return {view.rank: (view, done) for view in having if view.rank not in seen}
+
+
+def _waits_of(key: Key, seen: Mapping[int, Seen]) -> Iterable[Wait]:
     name, ranks = key
     inside: dict[int, list[RankView]] = {}
     for view, group in seen.values():
@@ -82,6 +100,16 @@ def _waits_of(key: Key, seen: Mapping[int, tuple[RankView, GroupProgress]]) -> I
             left=sum(1 for _, group in seen.values() if group.finished >= sequence),
             calls={r: group.collective for r, (_, group) in seen.items() if group.started == sequence},
         )
+
+
+def awaited(views: Sequence[RankView]) -> dict[int, int]:
+    """The ranks that others wait for and that wait for nobody themselves, each with how many wait for it."""
+    waiting = {view.rank for view in views if view.waiting}
+    found: dict[int, int] = {}
+    for wait in waits(views) if waiting else ():
+        for rank in set(wait.absent) - waiting:
+            found[rank] = max(found.get(rank, 0), len(wait.inside))
+    return found
 
 
 def circle(found: Sequence[Wait]) -> tuple[tuple[RankView, Wait], ...]:

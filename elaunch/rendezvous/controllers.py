@@ -85,7 +85,7 @@ async def _until_none(views: AsyncGenerator[Present, None]) -> bool:
     return False
 
 
-def _longest(present: Present) -> int:
+def _longest(present: Present) -> float:
     return max((controller.lease_ttl for controller in present.values()), default=0)
 
 

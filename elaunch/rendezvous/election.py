@@ -17,7 +17,7 @@ from elaunch.errors import AmbiguousError, CompactedError, EtcdLostError, EtcdRe
 from elaunch.rendezvous.fence import Fence
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
-from elaunch.rendezvous.records import Leader, decode, encode
+from elaunch.rendezvous.records import Leader, encode, read
 from elaunch.rendezvous.store import Compare, Delete, Field, KeyValue, Put, Store, absent
 
 _TRY_AGAIN = 0.5  # seconds
@@ -42,7 +42,8 @@ class Leadership:
 async def claim(store: Store, key: str, record: Leader, lease: int) -> int:
     """Create the leader key of a job on ``lease``; its create revision, or 0 if another was faster.
 
-    ``record.token`` must be unique to this call. Raises LeaseLostError if the lease is gone.
+    ``record.token`` must be unique to this call. Raises LeaseLostError if the lease is gone, BadRecordError where
+    the key holds no leader.
     """
     while True:
         try:
@@ -190,4 +191,4 @@ class Election:
 
 
 def _leader(kv: KeyValue) -> Leader:
-    return decode(Leader, kv.value)
+    return read(Leader, kv.key, kv.value)

@@ -8,7 +8,7 @@ from typing import Any
 from elaunch.errors import AmbiguousError, RendezvousError, SpecMismatchError
 from elaunch.rendezvous import seats
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Spec, decode, encode
+from elaunch.rendezvous.records import Node, Spec, encode, read
 from elaunch.rendezvous.store import Compare, Field, Op, Put, Store, Txn, absent
 
 _ATTEMPTS = 50
@@ -27,7 +27,7 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
 
     The first node writes the spec; a node with a role that is new to the job adds it. A spec of which no node lives
     any more is replaced. True if it wrote the spec: then it is the job's first. Raises SpecMismatchError where another
-    value is in force, RankTakenError where another node came with the rank that this one owns.
+    value is in force, RankTakenError where another node came with the rank that this one owns, BadRecordError.
     """
     seat = seats.claim(keys, node, lease)
     entry: list[Op] = [Put(keys.node(node.node_id), encode(node), lease), *([seat] if seat else [])]
@@ -47,7 +47,7 @@ async def join(store: Store, keys: JobKeys, spec: Spec, node: Node, lease: int) 
             ops = [put_spec, *entry]
         else:
             condition = Compare(keys.spec, Field.MOD_REVISION, found.mod_revision)
-            both = await _agree(store, keys, decode(Spec, found.value), spec, node)
+            both = await _agree(store, keys, read(Spec, found.key, found.value), spec, node)
             ops = [Put(keys.spec, both), *entry] if both != found.value else entry
         if seat:
             free = [await seats.guard(store, seat)]

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from elaunch.errors import CompactedError
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Plan, decode
+from elaunch.rendezvous.records import Plan, read
 from elaunch.rendezvous.rounds import Participant, View
 from elaunch.rendezvous.store import Change, KeyValue, Snapshot, Store
 from elaunch.rendezvous.waiting import within
@@ -69,7 +69,7 @@ class Outlook:
         return View(
             revision=snapshot.revision,
             participants={node.node_id: node for node in nodes},
-            plan=decode(Plan, plans[-1].value) if plans else None,
+            plan=read(Plan, plans[-1].key, plans[-1].value) if plans else None,
             closed=closed[0] if closed else 0,
         )
 
@@ -85,11 +85,11 @@ class Outlook:
                     node = _participant(change.kv)
                     participants[node.node_id] = node
             elif key.startswith(self._keys.plans) and not change.deleted:
-                view = replace(view, plan=decode(Plan, change.kv.value))
+                view = replace(view, plan=read(Plan, key, change.kv.value))
             elif key == closed_key(self._keys):
                 view = replace(view, closed=0 if change.deleted else change.kv.mod_revision)
         return replace(view, participants=participants)
 
 
 def _participant(kv: KeyValue) -> Participant:
-    return replace(decode(Participant, kv.value), joined=kv.create_revision)
+    return replace(read(Participant, kv.key, kv.value), joined=kv.create_revision)

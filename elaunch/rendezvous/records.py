@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, TypeVar
+
+from elaunch.errors import BadRecordError
+from elaunch.rendezvous.shapes import built
 
 R = TypeVar("R")
 
@@ -222,12 +227,36 @@ class HostRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Learnt:
+    """What a job has shown of its own pace, in seconds: a generation hands it to the next, a leader to its successor.
+
+    ``step`` is a usual step, ``longest`` and ``second`` the longest pauses after the start, ``first`` the longest one
+    of a start that went well, ``sections`` the longest time in each section. ``going`` is the last generation that has
+    got going, 0 for none.
+    """
+
+    step: float = 0.0
+    longest: float = 0.0
+    second: float = 0.0
+    first: float = 0.0
+    sections: Mapping[str, float] = field(default_factory=dict)
+    going: int = 0
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where these are no seconds."""
+        figures = (self.step, self.longest, self.second, self.first, *self.sections.values())
+        if not all(0 <= figure < math.inf for figure in figures):
+            raise ValueError("a pause, a step or a section of no number of seconds")
+
+
+@dataclass(frozen=True, slots=True)
 class State:
     """The job's state as its leader last wrote it. ``exit_code`` means something in a final phase only.
 
     ``verdict`` is the phase that an abort ends in ("" where the job goes on), ``charged`` whether it costs a restart,
     ``evidence`` whether stacks are taken first. ``world`` is the number of ranks that the job began with.
     A final state is for the nodes that had joined by then: those whose ``joined`` is at most ``horizon``.
+    ``learnt`` is the job's pace as far as the next leader should know it.
     ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
     asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
     ``restored`` is the step from which the generation went on, -1 for from scratch, ``UNTOLD`` while that is not known;
@@ -254,6 +283,14 @@ class State:
     restored: int = UNTOLD
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
+    learnt: Learnt = field(default_factory=Learnt)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where no leader has written it."""
+        if self.generation < 0 or self.restart_count < 0:
+            raise ValueError(f"generation {self.generation}, restart {self.restart_count}: below 0")
+        if self.verdict not in ("", *(phase.value for phase in Phase if phase.final)):
+            raise ValueError(f"verdict={self.verdict!r} is no phase that a job ends in")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +328,7 @@ class Controller:
 
     controller_id: str
     address: str
-    lease_ttl: int
+    lease_ttl: float
     host: str = ""
     pid: int = 0
     version: str = ""
@@ -303,54 +340,29 @@ def encode(record: Any) -> bytes:
 
 
 def _values(record: Any) -> dict[str, Any]:
-    names: dict[str, str] = _kinds(type(record))  # type: ignore[arg-type]
-    return {name: getattr(record, name) for name in names}
+    return {name: getattr(record, name) for name in _names(type(record))}
 
 
 @lru_cache(maxsize=64)
-def _kinds(record: type[Any]) -> dict[str, str]:
-    """The fields of a kind of records, and what each is. Raises TypeError where it is none."""
-    return {f.name: str(f.type) for f in dataclasses.fields(record) if f.init}
-
-
-_NUMBER = (int, float)
-_KINDS: dict[str, Any] = {"int": _NUMBER, "float": _NUMBER, "str": str, "bool": bool}
+def _names(kind: Any) -> tuple[str, ...]:
+    """The members of a kind of records. Raises TypeError where it is none."""
+    return tuple(f.name for f in dataclasses.fields(kind) if f.init)
 
 
 def decode(kind: type[R], value: bytes) -> R:
     """The record in ``value``. Raises ValueError if it is none of that kind."""
     try:
-        data = json.loads(value)
-        return _build(kind, data)
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"not a {kind.__name__}: {error}") from error
+        found: R = built(kind, json.loads(value))
+    except RecursionError:
+        raise ValueError(f"not a {kind.__name__}: nested too deeply") from None
+    except ValueError as error:
+        raise ValueError(f"not a {kind.__name__}: {error}") from None
+    return found
 
 
-def _build(kind: type[R], data: dict[str, Any]) -> R:
-    known = _kinds(kind)  # type: ignore[arg-type]
-    values = {name: value for name, value in data.items() if name in known}
-    for name, value in values.items():
-        if not isinstance(value, _KINDS.get(known[name], object)):
-            raise TypeError(f"{name}={value!r} is no {known[name]}")
-    if kind in (Plan, State):
-        values["reason"] = _build(Reason, values["reason"])
-        values["rewinds"] = tuple(_build(Rewind, r) for r in values.get("rewinds", ()))
-    if kind is Plan:
-        values["members"] = tuple(_build(Member, m) for m in values["members"])
-        values["avoid_steps"] = tuple(values.get("avoid_steps", ()))
-    if kind is State:
-        values["phase"] = Phase(values["phase"])
-        values["hosts"] = tuple(
-            _build(HostRecord, {**host, "faults": tuple(_build(Fault, fault) for fault in host.get("faults", ()))})
-            for host in values.get("hosts", ())
-        )
-        if history := values.get("history"):
-            values["history"] = _build(
-                History, {**history, **{n: tuple(history.get(n, ())) for n in ("charged", "ranks", "suspects")}}
-            )
-        if root := values.get("root"):
-            values["root"] = Failure(root["host"], _build(RankExit, root["exit"]))
-        values["drained"] = tuple(_build(Drain, d) for d in values.get("drained", ()))
-    if kind is Drain:
-        values["nodes"] = tuple(values["nodes"])
-    return kind(**values)
+def read(kind: type[R], key: str, value: bytes) -> R:
+    """The record that etcd has in ``key``, which the job cannot do without. Raises BadRecordError."""
+    try:
+        return decode(kind, value)
+    except ValueError as error:
+        raise BadRecordError(key, str(error)) from None

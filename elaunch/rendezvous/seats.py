@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from elaunch.errors import CompactedError, RankTakenError
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, decode, encode
+from elaunch.rendezvous.records import Node, encode, read
 from elaunch.rendezvous.store import Compare, Field, KeyValue, Put, Store, absent
 from elaunch.rendezvous.waiting import within
 
@@ -59,7 +59,7 @@ async def await_seat(
     key, told = keys.seat(node.node_rank), ""
     while items := (snapshot := await store.list(key)).items:
         holder = items[0]
-        seat = decode(Seat, holder.value)
+        seat = read(Seat, holder.key, holder.value)
         if told != seat.node_id:
             told = seat.node_id
             on_wait(f"--node-rank={node.node_rank} is held by node {seat.host} ({seat.node_id})", lease_ttl + _LATE)
@@ -79,7 +79,7 @@ async def _gone(store: Store, key: str, revision: int) -> None:
 
 
 def _taken(holder: KeyValue) -> RankTakenError:
-    seat, rank = decode(Seat, holder.value), int(holder.key.rpartition("/")[2])
+    seat, rank = read(Seat, holder.key, holder.value), int(holder.key.rpartition("/")[2])
     return RankTakenError(
         f"rendezvous: --node-rank={rank} is taken by node {seat.host} ({seat.node_id}), which is alive; "
         "give each node a rank of its own, or stop that one first"

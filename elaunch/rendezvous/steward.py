@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 import structlog
 
@@ -16,6 +16,8 @@ from elaunch.rendezvous.records import Node, decode, encode
 from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, KeyValue, Left, Put, Store, always
 from elaunch.rendezvous.trio import LOST, Action, Add, Invite, Promote, Remove, Rest, decide
 from elaunch.rendezvous.trio_view import SIZE, Berth, Candidate, MemberList, Seen, View, hosted, offered, ours, whole
+
+R = TypeVar("R")
 
 BUSY = 0.5  # seconds between two looks while something is under way
 IDLE = 3.0  # seconds between two looks at a trio that is whole
@@ -93,7 +95,7 @@ class Steward:
             for member, health in zip(members, healths, strict=True)
         )
         snapshot = await self._store.list(self._keys.berths)
-        berths = tuple(_berths(snapshot.items))
+        berths = tuple(_of_kind(Berth, snapshot.items))
         view = View(seen, berths, ())
         if hosted(view) >= SIZE:  # the only case in which a large job need not be listed
             self._invited = ""
@@ -118,7 +120,7 @@ class Steward:
         if self._invited and self._invited not in offering and self._clock.monotonic() - self._asked_at > _REPLY:
             self._declined.add(self._invited)
         snapshot = await self._store.list(self._keys.nodes)
-        nodes = [decode(Node, kv.value) for kv in sorted(snapshot.items, key=lambda kv: kv.create_revision)]
+        nodes = list(_of_kind(Node, sorted(snapshot.items, key=lambda kv: kv.create_revision)))
         living = {node.node_id for node in nodes}
         self._declined &= living
         refusing = {berth.node_id for berth in berths if berth.refusal}
@@ -177,7 +179,7 @@ class Steward:
             self._log.info("etcd_trio", text="the job's etcd has a member on three hosts: the loss of one is survived")
 
 
-def _berths(items: Iterable[KeyValue]) -> Iterator[Berth]:
+def _of_kind(kind: type[R], items: Iterable[KeyValue]) -> Iterator[R]:
     for kv in items:
         with suppress(ValueError):  # of a node that this release does not understand
-            yield decode(Berth, kv.value)
+            yield decode(kind, kv.value)

@@ -74,15 +74,17 @@ class Groups:
         self._names: dict[tuple[str, int], str] = {}  # by backend and the recorder's number
         self._used: set[tuple[str, int]] = set()
 
-    def look(self, *, inside: bool, still: bool, describe: bool = False) -> None:
+    def look(self, meeting: GroupProgress | None = None, *, inside: bool, still: bool, describe: bool = False) -> None:
         """``inside``: a thread may be in the middle of beginning a collective. ``still``: as at the look before.
 
-        ``describe``: tell at once, and not only after a while, what is waited for.
+        ``describe``: tell at once, and not only after a while, what is waited for. ``meeting`` is a group that the main
+        thread waits for to be made.
         A recorder must not be asked while a group's first collective is being recorded: it does not lock that.
         """
         self._list()
         if not self._groups:
-            self.progress, self.waiting, self.on_device = (), False, False
+            self.progress = (meeting,) if meeting else ()
+            self.waiting, self.on_device = meeting is not None, False
             return
         unknown = [g for g in self._groups if g.number is None]
         begun = [g for g in unknown if numbers(g.group()).collectives(g.sequence()) > 0]
@@ -93,9 +95,9 @@ class Groups:
                 sequence = group.sequence()
                 group.set(sequence, sequence - 1 if inside else sequence)
         self._describe(describe)
-        self.waiting = any(g.started > g.finished for g in self._groups if g.backend != "nccl")
+        self.waiting = meeting is not None or any(g.started > g.finished for g in self._groups if g.backend != "nccl")
         self.on_device = any(g.on_device for g in self._groups if g.backend == "nccl")
-        self.progress = tuple(self._progress())
+        self.progress = (*([meeting] if meeting else []), *self._progress())
 
     def traces(self) -> dict[str, bytes]:
         """The whole flight records, as JSON, by backend; only where something was recorded."""

@@ -10,7 +10,9 @@ import threading
 from functools import lru_cache
 from types import CodeType, FrameType
 
+from elaunch.progress import GroupProgress
 from elaunch.worker.background import is_background_thread
+from elaunch.worker.meeting import CALLS, meeting
 
 _FRAMES = 50
 _USER, _PACKAGE, _LIBRARY = range(3)  # the user's own files, installed ones, and those that never tell a call site
@@ -19,13 +21,15 @@ _USER, _PACKAGE, _LIBRARY = range(3)  # the user's own files, installed ones, an
 class Place:
     """``where`` is "train.py:31 in step", ``moves`` counts how often any of its frames had gone on.
 
-    ``distributed`` tells that a thread of the program is in code that begins collectives.
+    ``distributed`` tells that a thread of the program is in code that begins collectives, ``meeting`` what process
+    group the main thread waits for to be made.
     """
 
     def __init__(self) -> None:
         self.where = ""
         self.moves = 0
         self.distributed = False
+        self.meeting: GroupProgress | None = None
         self._main = threading.main_thread().ident
         self._at: list[tuple[CodeType, int]] = []
 
@@ -46,6 +50,7 @@ class Place:
         self._at = at
         self.moves += 1
         self.where = _told(_innermost_of_user(frame))
+        self.meeting = meeting(frame) if any(code.co_name in CALLS for code, _ in at) else None
         return True
 
 

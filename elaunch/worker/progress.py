@@ -123,7 +123,8 @@ class Watch:
         answer = asked != self._page.answered
         try:
             if self._groups is not None:
-                self._groups.look(inside=self._place.distributed, still=not moved, describe=answer)
+                place = self._place
+                self._groups.look(place.meeting, inside=place.distributed, still=not moved, describe=answer)
         except Exception:  # noqa: BLE001 - of torch's internals anything may change; the rest goes on
             self._failures += 1
             self._groups = self._groups if self._failures < _FAILURES else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,16 @@ def job(tmp_path: Path) -> Job:
 
 def test_a_hang_is_found_named_and_survived(job: Job, tmp_path: Path) -> None:
     """The same job hangs in each way, one generation after the other: one import of torch serves them all."""
+    job.fault("before_init", 1, 1, "sleep")
     agent = job.agent()
     try:
-        for generation, (how, (code, where)) in enumerate(HOWS.items(), 1):
+        wait_until("the rank that stays away", lambda: job.events("fault", generation=1))
+        job.fault("before_init", 1, 2, "slow", seconds=1.5)  # the next time it comes late, and in time
+        why = json.loads(wait_for(tmp_path / "logs", 1).read_text())["why"]
+        assert why["code"] == "hung"
+        assert why["text"].startswith(f"rank 1 ({socket.gethostname()}) has not entered init_process_group, which 2 ")
+        assert "steps.py:" in why["text"]
+        for generation, (how, (code, where)) in enumerate(HOWS.items(), 2):
             job.steps_in(generation, 3)
             job.fault("all_reduce", 1, generation, how)
             job.steps_in(generation + 1, 3)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.records import Phase
+from tests.etcd.running import run
 from tests.etcd.servers import Cluster, Member, make_certificates, start_single
+from tests.etcd.world import World, until
 
 
 @pytest.fixture(scope="session")
@@ -35,3 +42,22 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield trio
     finally:
         trio.kill()
+
+
+@pytest.fixture
+def play(etcd: Member) -> Callable[[Callable[[World], Any]], None]:
+    """Runs a test's body with a world of two nodes that has a history of one generation."""
+
+    async def body(test: Callable[[World], Any]) -> None:
+        store = EtcdStore([etcd.endpoint])
+        world = World(store, etcd.endpoint, JobKeys(f"commands {uuid.uuid4().hex}"), {})
+        try:
+            await world.join(0)
+            await world.join(1)
+            async with world.led() as term:
+                await until(lambda: term.job.phase is Phase.RUNNING)
+            await test(world)
+        finally:
+            await store.close()
+
+    return lambda test: run(body(test))

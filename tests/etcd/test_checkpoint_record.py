@@ -21,7 +21,7 @@ from elaunch.rendezvous.store import Compare, Field, Put
 from elaunch.reports import Ask, Commit, Line, Receipts, Reply
 from tests.etcd.running import run
 from tests.etcd.servers import Member
-from tests.etcd.test_commands import FakeAgent, MortalStore, World, until
+from tests.etcd.world import FakeAgent, MortalStore, World, until
 
 
 @dataclass

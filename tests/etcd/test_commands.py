@@ -5,32 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from contextlib import aclosing
+from dataclasses import replace
 
 import pytest
 
-from elaunch.clock import SystemClock
+from elaunch.controller.access import parse_tokens
 from elaunch.controller.chronicle import follow_happenings, happenings
-from elaunch.controller.commands import Abort, Leave, Signal, Start
-from elaunch.controller.job import Answer, NodeStatus, Policy, RunPhase
-from elaunch.controller.leader import Term
 from elaunch.controller.ledger import KEPT_COMMANDS, KEPT_EVENTS
-from elaunch.controller.operating import outcome, submit, verdict
+from elaunch.controller.operating import submit, verdict
+from elaunch.controller.operator_server import status_of
 from elaunch.controller.survey import job_names, overview
 from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError, UnansweredError
-from elaunch.rendezvous.election import Leadership
+from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.rendezvous.etcd import EtcdStore
-from elaunch.rendezvous.journal import Operation, Standing
+from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Leader, Node, Phase, Reason, State, encode
-from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
 from tests.etcd.running import run
 from tests.etcd.servers import Member
+from tests.etcd.world import WHO, World, until
 
-WHO = "ada@login1"
 HOSTILE = (
     b"",
     b"\xff",
@@ -47,150 +42,6 @@ HOSTILE = (
     b'{"id": "bad12", "kind": "stacks", "who": "x", "at": 1, "standing": "accepted", "answers": {"n0": 5}}',
     b'{"id": "bad13", "kind": "signal", "who": "x", "at": 1, "arguments": {"signal": true}}',
 )
-POLICY = Policy(1, 2, 1, last_call_timeout=0.05, settle=0.01, reattach=0.2)
-
-
-class DiedError(Exception):
-    """The leader is gone, in the middle of what it did."""
-
-
-class MortalStore(EtcdStore):
-    """Its leader dies when it writes to a key that begins so: ``before`` etcd hears of it, or ``after``."""
-
-    def __init__(self, endpoint: str, prefix: str, when: str) -> None:
-        super().__init__([endpoint])
-        self._prefix = prefix
-        self._when = when
-
-    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
-        fatal = any(isinstance(op, Put) and op.key.startswith(self._prefix) for op in ops)
-        if fatal and self._when == "before":
-            raise DiedError
-        result = await super().txn(compares, ops, otherwise=otherwise)
-        if fatal and self._when == "after":
-            raise DiedError
-        return result
-
-
-@dataclass
-class FakeAgent:
-    """One node that does what it is told at once, under whoever leads."""
-
-    node: Node
-    status: NodeStatus
-    starts: list[int] = field(default_factory=list)
-    signals: dict[str, int] = field(default_factory=dict)
-    silent: bool = False
-
-    async def follow(self, term: Term) -> None:
-        outbox = term.attach(self.node.node_id)
-        term.receive(self.status)
-        while (command := await outbox.next()) is not None:
-            self._obey(command)
-            term.receive(self.status)
-
-    def _obey(self, command: object) -> None:
-        if isinstance(command, Start) and command.generation > self.status.generation:
-            self.starts.append(command.generation)
-            self.status = replace(self.status, generation=command.generation, phase=RunPhase.RUNNING)
-        elif isinstance(command, Abort):
-            self.status = replace(self.status, generation=command.generation, phase=RunPhase.STOPPED)
-        elif isinstance(command, Leave):
-            self.status = replace(self.status, leaving=True, leaving_reason=command.reason, leaving_exit_code=143)
-        elif isinstance(command, Signal) and not self.silent:
-            self.signals[command.id] = self.signals.get(command.id, 0) + 1
-            self.status = replace(self.status, answers=(Answer(command.id, True, "sent"),))
-
-
-@dataclass
-class World:
-    """A job of two nodes in etcd, and leaders one after the other."""
-
-    store: EtcdStore
-    endpoint: str
-    keys: JobKeys
-    agents: dict[str, FakeAgent]
-
-    async def join(self, number: int, host: str = "") -> None:
-        node = Node(f"n{number}", host or f"h{number}", "127.0.0.1", 2, 1, "127.0.0.1:1")
-        await self.store.put(self.keys.node(node.node_id), encode(node))
-        self.agents[node.node_id] = FakeAgent(node, NodeStatus(node.node_id))
-
-    async def leave(self, node_id: str) -> None:
-        await self.store.delete(self.keys.node(node_id))
-        del self.agents[node_id]
-
-    async def elect(self) -> Leadership:
-        """The next leader's key, in the place of the last one's."""
-        await self.store.delete(self.keys.leader)
-        record = Leader("n0", "127.0.0.1:1", uuid.uuid4().hex)
-        return Leadership(self.keys.leader, await self.store.put(self.keys.leader, encode(record)))
-
-    @asynccontextmanager
-    async def led(self, store: EtcdStore | None = None) -> AsyncIterator[Term]:
-        leadership = await self.elect()
-        term = Term(store or self.store, self.keys, leadership, POLICY, SystemClock(), "n0")
-        running = asyncio.create_task(term.run())
-        talks = {agent.node.node_id: asyncio.create_task(agent.follow(term)) for agent in self.agents.values()}
-        try:
-            yield term
-        finally:
-            tasks = [running, *talks.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    def mortal(self, when: str) -> MortalStore:
-        return MortalStore(self.endpoint, self.keys.commands, when)
-
-    async def dies(self, when: str) -> None:
-        """A leader takes over, and dies of what it finds."""
-        mortal = self.mortal(when)
-        try:
-            leadership = await self.elect()
-            term = Term(mortal, self.keys, leadership, POLICY, SystemClock(), "n0")
-            talks = [asyncio.create_task(agent.follow(term)) for agent in self.agents.values()]
-            with pytest.raises(DiedError):
-                await term.run()
-            await asyncio.gather(*talks)
-        finally:
-            await mortal.close()
-
-    async def command(self, kind: str, reason: str = "", **arguments: Any) -> Operation:
-        return await submit(self.store, self.keys.job, kind, WHO, 5.0, reason, **arguments)
-
-    async def through(self, operation: Operation, seconds: float = 10.0) -> Operation:
-        return await outcome(self.store, self.keys.job, operation, seconds)
-
-    async def plans(self) -> int:
-        return len((await self.store.list(self.keys.plans)).items)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("waited in vain")
-
-
-@pytest.fixture
-def play(etcd: Member) -> Callable[[Callable[[World], Any]], None]:
-    """Runs a test's body with a world of two nodes that has a history of one generation."""
-
-    async def body(test: Callable[[World], Any]) -> None:
-        store = EtcdStore([etcd.endpoint])
-        world = World(store, etcd.endpoint, JobKeys(f"commands {uuid.uuid4().hex}"), {})
-        try:
-            await world.join(0)
-            await world.join(1)
-            async with world.led() as term:
-                await until(lambda: term.job.phase is Phase.RUNNING)
-            await test(world)
-        finally:
-            await store.close()
-
-    return lambda test: run(body(test))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -349,6 +200,86 @@ def test_history_and_commands_are_bounded(play) -> None:
 
     run_long = play
     run_long(test)
+
+
+def test_a_leader_tells_who_is_waited_for(play) -> None:
+    async def test(world: World) -> None:
+        async with world.led() as term:
+            await until(lambda: term.job.phase is Phase.RUNNING)
+            for node, started in (("n0", 3), ("n1", 2)):
+                group = GroupProgress("default", 4, started, 2, "all_reduce float32[8]")
+                numbers = range(2) if node == "n0" else range(2, 4)
+                ranks = [
+                    RankProgress(n, n, 40 + n, "S", attached=True, progress_age=12.0, groups=(group,)) for n in numbers
+                ]
+                term.hear(Heartbeat(node, 1, 0.25, tuple(ranks)))
+            lines = status_of(term).ranks
+            assert [(line.rank, line.awaited_by, line.waits_in) for line in lines] == [
+                (0, 0, "all_reduce float32[8]"),
+                (1, 0, "all_reduce float32[8]"),
+                (2, 2, ""),
+                (3, 2, ""),
+            ]
+            assert {line.progress_seconds for line in lines} == {12.0}
+
+    play(test)
+
+
+TOKENS = parse_tokens(f"operator {'o' * 20}\nagent {'a' * 20}")
+
+
+def test_a_command_that_nobody_has_sealed_is_settled_though_it_is_said_to_be_accepted(play) -> None:
+    async def test(world: World) -> None:
+        forged = Operation("forged", "restart", WHO, 1.0, standing=Standing.ACCEPTED, generation=1)
+        sealed = await submit(world.store, world.keys.job, "restart", WHO, 5.0, "", TOKENS)
+        for operation in (forged, replace(sealed, standing=Standing.ACCEPTED, generation=1)):
+            await world.store.put(world.keys.command(operation.id), encode(operation))
+        async with world.led() as term:
+            term.access = TOKENS.access()
+            told = await world.through(forged)
+            assert (told.standing, told.exit_code) == (Standing.REFUSED, 77)
+            assert "operator's token" in told.answer
+            left = await overview(world.store, world.keys.job)
+            assert [o.id for o in left.operations if o.standing.open] == [sealed.id], "it waits for its generation"
+            assert term.job.generation == 1
+
+    play(test)
+
+
+@pytest.mark.parametrize("standing", [Standing.PENDING, Standing.ACCEPTED])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_command_of_a_job_of_which_nobody_is_left_does_not_stay_open(play, standing: Standing, ended: bool) -> None:
+    async def test(world: World) -> None:
+        asked = await world.command("restart")
+        await world.store.put(world.keys.command(asked.id), encode(replace(asked, standing=standing)))
+        if ended:
+            state = State(Phase.SUCCEEDED, 1, 0, Reason("succeeded", "every rank ended with 0"))
+            await world.store.put(world.keys.state, encode(state))
+        await world.store.delete(world.keys.leader)
+        for node_id in list(world.agents):
+            await world.leave(node_id)
+        (seen,) = (await overview(world.store, world.keys.job)).operations
+        assert (seen.standing, seen.exit_code) == (Standing.FAILED, 67)
+        told = await world.through(asked)  # long before its time is over
+        assert isinstance(verdict(world.keys.job, told, 10.0), JobFinishedError)
+        written = await world.store.get(world.keys.command(asked.id))
+        assert written is not None
+        assert decode_operation(written.value, 1).standing is Standing.FAILED
+
+    play(test)
+
+
+def test_a_command_stands_while_somebody_may_lead_again(play) -> None:
+    async def test(world: World) -> None:
+        asked = await world.command("restart")
+        await world.store.delete(world.keys.leader)
+        (seen,) = (await overview(world.store, world.keys.job)).operations
+        assert seen.standing is Standing.PENDING
+        assert (await world.through(asked, 2.5)).standing is Standing.PENDING
+        async with world.led():
+            assert (await world.through(asked)).standing is Standing.DONE
+
+    play(test)
 
 
 def test_events_are_followed_to_the_end_of_the_job(play) -> None:

@@ -108,3 +108,9 @@ def test_two_who_ask_side_by_side_both_see_the_answer() -> None:
         assert first.look()
         assert second.look()
         assert (first.how, second.how) == ("thread", "thread")
+
+
+def test_of_a_rank_that_tells_nothing_of_itself_its_age_is_known() -> None:
+    with shared() as (sight, _):
+        ages = [seen.progress_age for now in (100.0, 104.5) if (seen := sight.look(now)) is not None]
+    assert ages == [0.0, 4.5]

@@ -57,6 +57,50 @@ def test_a_status_for_people() -> None:
     assert lines[-1].endswith("job_running: generation 3 runs")
 
 
+def waiting(rank: int, **more: object) -> pb.RankLine:
+    line = pb.RankLine(rank=rank, node_id="a1", step=40, state="S", where=f"train.py:{rank} in step")
+    line.waits_in, line.progress_seconds = "all_reduce float32[8]", 30.0 + rank
+    for name, value in more.items():
+        setattr(line, name, value)
+    return line
+
+
+def standing(*ranks: pb.RankLine) -> list[str]:
+    live = pb.StatusReply()
+    live.CopyFrom(LIVE)
+    del live.ranks[:]
+    live.ranks.extend(ranks)
+    lines = show.status(seen(), live, [EVENT], NOW).splitlines()
+    begin = next((n for n, line in enumerate(lines) if line.startswith("no progress for 10 s")), None)
+    return [] if begin is None else [line for line in lines[begin + 1 :] if line.startswith("  ")][:-1]
+
+
+def test_ranks_that_do_not_get_on_have_a_line_each() -> None:
+    assert standing(
+        waiting(0),
+        waiting(1, waits_in="", awaited_by=2, section="io", where="a.py:1 in f"),
+        waiting(2, beat_seconds=15.0),
+        waiting(3, waits_in="", state="T", step=-1),
+        waiting(4, progress_seconds=9.0),
+        waiting(5, waits_in="", step=-1),
+    ) == [
+        "  rank 1 (gpu-01, step 40): 2 ranks wait for it; no progress since 31 s, in section 'io', at a.py:1 in f",
+        "  rank 3 (gpu-01): no progress since 33 s, stopped (SIGSTOP), at train.py:3 in step",
+        "  rank 2 (gpu-01, step 40): waits in all_reduce float32[8] since 32 s, holds the interpreter lock for 15 s, "
+        "at train.py:2 in step",
+        "  rank 0 (gpu-01, step 40): waits in all_reduce float32[8] since 30 s, at train.py:0 in step",
+    ]
+    assert standing(waiting(0, progress_seconds=1.0)) == []
+
+
+def test_a_thousand_ranks_that_wait_do_not_fill_the_screen() -> None:
+    missed = [waiting(rank, waits_in="", awaited_by=900) for rank in range(900, 1000)]
+    lines = standing(*(waiting(rank) for rank in range(900)), *missed)
+    assert len(lines) == 17
+    assert all("900 ranks wait for it" in line for line in lines[:8])
+    assert lines[-1] == "  ... and 984 more"
+
+
 def test_a_leader_that_does_not_answer_is_no_reason_to_show_nothing() -> None:
     text = show.status(seen(), "connection refused", [], NOW)
     assert "the leader does not answer (connection refused): as etcd has it" in text

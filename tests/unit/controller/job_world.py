@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from elaunch.controller.commands import Abort, Command, End, Leave, Start, Wait, command_for, requests_for, start_of
 from elaunch.controller.forming import EXIT_JOIN_TIMEOUT
 from elaunch.controller.job import Answer, Job, NodeStatus, Policy, RankExit, RunPhase
+from elaunch.controller.roster import fewest
 from elaunch.controller.state import (
     Event,
     NodeJoined,
@@ -492,7 +493,8 @@ class World:
             assert after.generation == after.plan.generation
         if after.plan is not None and after.generation > before.generation:
             # When it was made: an operator may change the limits before it is committed.
-            assert after.policy.min_nodes <= len(after.plan.members) <= after.policy.max_nodes
+            limits = replace(before, policy=after.policy, scaled=after.scaled)
+            assert fewest(limits) <= len(after.plan.members) <= after.policy.max_nodes
             for member in after.plan.members:
                 assert after.nodes[member.node_id].eligible
                 assert after.nodes[member.node_id].at_rest(0)
@@ -511,7 +513,7 @@ class World:
         stopped = after.reason.code == "stopped" and before.reason.code != "stopped"
         if stopped and before.phase is not Phase.WAITING:
             could_stay = [v for v in after.nodes.values() if not v.barred and (v.status is None or v.eligible)]
-            assert len(could_stay) < after.policy.min_nodes, "stopped with enough nodes left"
+            assert len(could_stay) < fewest(after), "stopped with enough nodes left"
 
     def has_succeeded(self, before: Job, after: Job) -> bool:
         """Whether the leader had heard that every rank of the generation before ended with 0."""

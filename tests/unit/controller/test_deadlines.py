@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.controller.blame import Hang
-from elaunch.controller.deadlines import SECTIONS_KEPT, Deadlines, Learnt, Patience
+from elaunch.controller.deadlines import SECTIONS_KEPT, Deadlines
 from elaunch.controller.gaps import KEPT, Gap, longest
 from elaunch.controller.hang import diagnose
+from elaunch.controller.patience import Patience
 from elaunch.controller.sightings import Sightings
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
+from elaunch.rendezvous.records import Learnt
 
 HOUR = 3600.0
 

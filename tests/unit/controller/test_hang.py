@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from elaunch.controller.blame import Hang
 from elaunch.controller.hang import diagnose
 from elaunch.controller.limits import Limits
 from elaunch.controller.sightings import RankView, Sightings
+from elaunch.controller.waits import awaited
 from elaunch.progress import Heartbeat, RankProgress
 
 LIMITS = Limits(hang=40.0, section=400.0)
@@ -390,3 +392,59 @@ def test_ranks_that_all_moved_just_now_do_not_hang(ranks: list[RankView]) -> Non
         replace(r, state_age=0.0, progress=replace(r.progress, progress_age=0.0, section_left=None)) for r in ranks
     ]
     assert diagnose(fresh, LIMITS) is None
+
+
+@given(st.sets(st.integers(0, 7), max_size=7))
+def test_who_is_waited_for_is_known_at_once(absent: set[int]) -> None:
+    ranks = waiting_for(*(outside(rank, 117, 0) for rank in absent), idle=1.0)
+    assert awaited(ranks) == dict.fromkeys(absent, 8 - len(absent))
+
+
+# --- a process group that is not made yet -------------------------------------------------------------------------
+
+
+def making(rank: int, idle: float, *, call: str = "init_process_group", name: str = "0", **more: Any) -> RankView:
+    return view(rank, group(1, 0, name=f"{name}/{call}", collective=call, **more), idle=idle)
+
+
+def test_a_rank_that_stays_away_from_init_is_named() -> None:
+    ranks = [making(rank, 42) for rank in range(8) if rank != 5]
+    found = diagnose([*ranks, view(5, idle=44)], LIMITS)
+    assert found is not None
+    assert found.text == (
+        "rank 5 (gpu-05) has not entered init_process_group, which 7 others wait in since 42 s; "
+        "it is at train.py:35 in step"
+    )
+    assert blamed(found) == ("hung", [5])
+    assert diagnose([*ranks, view(5, idle=39)], LIMITS) is None, "it has its own time"
+    loading = view(5, idle=44, where_age=1.0)
+    assert diagnose([*ranks, loading], LIMITS) is None, "it is at work: it loads a model"
+
+
+@given(st.floats(0, 500), st.floats(0, 500), st.floats(0, 500))
+def test_a_rank_without_torch_has_as_long_and_longer_while_it_computes(
+    waited: float, since: float, still: float
+) -> None:
+    bare = RankView(RankProgress(5, 5, 1, progress_age=since), "gpu-05", "n5", state_age=min(still, since))
+    found = diagnose([*(making(rank, waited) for rank in range(8) if rank != 5), bare], LIMITS)
+    late = waited >= 40 and (min(still, since) >= 40 or since >= 400)
+    assert blamed(found) == ("hung", [5]) if late else found is None
+    assert found is None or "it has not imported torch since its start" in found.text
+
+
+def test_who_has_the_group_is_through_with_its_making() -> None:
+    through = [view(rank, group(0, 0, name="0/default_pg/gloo"), idle=42) for rank in range(1, 8)]
+    assert blamed(diagnose([making(0, 42), *through], LIMITS)) == ("hung", [0]), "it is still in there"
+    away = view(7, idle=43)
+    assert blamed(diagnose([making(0, 42), *through[:-1], away], LIMITS)) == ("hung", [7])
+
+
+def test_a_rank_that_does_not_make_a_subgroup_is_named() -> None:
+    world = group(0, 0, name="0/default_pg/gloo")
+    waiting = making(2, 42, call="new_group", name="3", size=2, ranks=(2, 6))
+    waiting = replace(waiting, progress=replace(waiting.progress, groups=(world, *waiting.progress.groups)))
+    others = [view(rank, world, idle=43) for rank in (0, 1, 3, 4, 5, 6, 7)]
+    found = diagnose([waiting, *others], LIMITS)
+    assert blamed(found) == ("hung", [6])
+    assert found is not None
+    assert "has not entered new_group (the group '3'), which 1 other waits in" in found.text

@@ -11,6 +11,7 @@ from job_makers import Driver, make_node, running
 
 from elaunch.controller import answering
 from elaunch.controller.commands import Abort, Leave, Signal, Stacks, Start, Wait, requests_for
+from elaunch.controller.forming import waiting_for
 from elaunch.controller.history import Entry, merged, told
 from elaunch.controller.job import Answer, Job, RunPhase
 from elaunch.controller.operations import EXIT_ABORTED, KINDS
@@ -343,13 +344,61 @@ def test_a_job_scaled_up_takes_in_those_that_wait() -> None:
 
 def test_a_least_number_above_what_runs_counts_from_the_next_generation() -> None:
     driver = running(1, 2)
-    assert "runs on, and the next one waits for 3 nodes" in command(driver, "scale", min_nodes=3, max_nodes=3).answer
+    told = command(driver, "scale", min_nodes=3, max_nodes=3).answer
+    assert "runs on, and the next one waits up to 30 s (last_call_timeout) for 3 nodes" in told
     assert driver.job.phase is Phase.RUNNING
     driver.fail(0)
     driver.everyone(RunPhase.STOPPED)
     assert driver.job.phase is Phase.WAITING
     driver.arrive(2)
     assert len(driver.job.members) == 3
+
+
+@pytest.mark.parametrize("leaders", [1, 2])
+def test_a_restart_after_a_scaling_to_more_than_there_are_goes_on_with_those_that_there_are(leaders: int) -> None:
+    driver = running(1, 2)
+    command(driver, "scale", min_nodes=4, max_nodes=8)
+    driver.wait(3600)
+    assert (driver.job.phase, driver.job.generation) == (Phase.RUNNING, 1), "it is not stopped for that"
+    command(driver, "restart", 2)
+    driver.everyone(RunPhase.STOPPED)
+    assert driver.job.phase is Phase.WAITING
+    assert waiting_for(driver.job).startswith("2 of the 4 nodes that the job was scaled to are here (restarted by")
+    for _ in range(leaders - 1):
+        driver.another_leads()
+        for number in range(2):
+            driver.tell(number, RunPhase.STOPPED, 1)
+    assert driver.job.last_call == driver.now + 30.0
+    driver.wait(29.9)
+    assert driver.job.phase is Phase.WAITING
+    driver.wait(0.2)
+    driver.up()
+    assert (driver.job.phase, driver.job.generation, len(driver.job.members)) == (Phase.RUNNING, 2, 2)
+    assert leaders > 1 or standing(driver, 2).standing is Standing.DONE
+    driver.arrive(2, 3)  # they come at last: from now on there are to be four
+    driver.wait(driver.policy.settle * 2)
+    driver.everyone(RunPhase.STOPPED)
+    driver.up()
+    assert (driver.job.generation, len(driver.job.members)) == (3, 4)
+    driver.lose(3)
+    driver.everyone(RunPhase.STOPPED)
+    driver.wait(60)
+    assert driver.job.phase is Phase.WAITING
+    assert waiting_for(driver.job).startswith("3 of at least 4 nodes are here")
+    driver.wait(driver.policy.join_timeout)
+    assert driver.job.reason.code == "join_timeout"
+
+
+def test_a_node_that_leaves_a_job_which_was_scaled_to_more_than_there_are_does_not_end_it() -> None:
+    driver = running(1, 3)
+    command(driver, "scale", min_nodes=5, max_nodes=8)
+    assert command(driver, "drain", 2, node="h2").standing is Standing.ACCEPTED
+    driver.tell(2, RunPhase.RUNNING, 1, leaving=True)
+    assert driver.job.verdict is None
+    driver.everyone(RunPhase.STOPPED)
+    driver.lose(2)
+    driver.wait(driver.policy.last_call_timeout)
+    assert len(driver.job.members) == 2
 
 
 def test_scaling_to_what_it_is_changes_nothing() -> None:

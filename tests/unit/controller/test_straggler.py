@@ -105,6 +105,27 @@ def test_one_slow_step_is_no_straggler(when: int, pause: float) -> None:
     assert training.watch(0.02) == []
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.integers(5, 30), st.floats(1.0, 10.0), st.floats(1.0, 5.0), st.booleans(), st.integers(2, 5))
+def test_a_rank_that_saves_alone_now_and_then_is_no_straggler(
+    every: int, seconds: float, between: float, told: bool, ranks: int
+) -> None:
+    """Outside of a section, as it has none: the others wait for it each time."""
+    pace = between / every
+    training = Training(ranks, 120, lambda rank, step: pace + (seconds if rank == 0 and step % every == 0 else 0.0))
+    assert training.watch(0.2, told=told) == []
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(5, 40), st.floats(2.0, 20.0), st.booleans())
+def test_a_straggler_that_saves_too_is_told_all_the_same(every: int, seconds: float, told: bool) -> None:
+    def work(rank: int, step: int) -> float:
+        return (0.3 if rank == 2 else 0.1) + (seconds if rank == 0 and step % every == 0 else 0.0)
+
+    found = Training(4, 60, work).watch(0.25, told=told)
+    assert [(news.rank, news.recovered) for _, news in found] == [(2, False)]
+
+
 def test_tiny_differences_of_tiny_steps_are_no_news() -> None:
     assert Training(4, 2000, lambda rank, step: 0.0001 if rank else 0.0008).watch(0.02) == []
 
@@ -124,7 +145,7 @@ def test_a_ratio_about_the_factor_is_not_told_again_and_again() -> None:
 
 def test_two_stragglers_are_both_named_the_slower_first() -> None:
     training = Training(8, 40, lambda rank, step: {1: 0.3, 6: 0.5}.get(rank, 0.1))
-    first, second = (news for _, news in training.watch(10.0))
+    first, second = (news for _, news in training.watch(2.0))
     assert (first.rank, second.rank) == (6, 1)
 
 

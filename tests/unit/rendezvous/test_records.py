@@ -17,7 +17,9 @@ reasons = st.builds(Reason, text, text)
 nodes = st.builds(Node, text, text, text, number, number, text, number, text, number, text, number)
 members = st.builds(Member, text, text, number, number, number, text, number, number)
 plans = st.builds(Plan, number, number, reasons, st.lists(members, max_size=4).map(tuple), number, text, text, number)
-states = st.builds(State, st.sampled_from(Phase), number, number, reasons, number, text, st.booleans(), number)
+count = st.integers(0, 2**31)
+verdicts = st.sampled_from(["", "failed", "stopped", "succeeded"])
+states = st.builds(State, st.sampled_from(Phase), count, count, reasons, number, verdicts, st.booleans(), number)
 roles = st.dictionaries(text, st.dictionaries(text, number | text, max_size=3), max_size=3)
 specs = st.builds(Spec, number, number, number, roles)
 leaders = st.builds(Leader, text, text, text)
@@ -81,6 +83,33 @@ def test_a_plan_knows_its_members() -> None:
     assert plan.member("n0") == member
     assert plan.member("n1") is None
     assert decode(Plan, encode(plan)).member("n0") == member
+
+
+@pytest.mark.parametrize(
+    ("change", "defect"),
+    [
+        ({"phase": "dancing"}, "phase='dancing' is none of waiting, starting"),
+        ({"generation": "3"}, "generation='3' is no int"),
+        ({"generation": 1.5}, "generation=1.5 is no int"),
+        ({"generation": -1}, "generation -1"),
+        ({"generation": True}, "generation=True is no int"),
+        ({"verdict": "running"}, "verdict='running'"),
+        ({"reason": None}, "reason: None is no object"),
+        ({"reason": {"code": "a"}}, "reason: it has no 'text'"),
+        ({"history": {"charged": ["x"]}}, "history: charged='x' is no float"),
+        ({"drained": [{"host": "h", "nodes": [1], "since": 1, "why": ""}]}, "drained: nodes=1 is no str"),
+        ({"root": {"host": "h", "exit": []}}, "root: exit: .. is no object"),
+        ({"hosts": 5}, "hosts=5 is no tuple"),
+        ({"learnt": {"sections": {"save": None}}}, r"learnt: sections\['save'\]=None is no float"),
+    ],
+)
+def test_what_is_wrong_with_a_state_is_named(change: dict[str, Any], defect: str) -> None:
+    state = json.loads(encode(State(Phase.RUNNING, 3, 1, Reason("a", "b"))))
+    with pytest.raises(ValueError, match=f"not a State: {defect}"):
+        decode(State, json.dumps(state | change).encode())
+    assert decode(State, json.dumps(state | {"generation": 3.0}).encode()).generation == 3
+    with pytest.raises(ValueError, match="nested too deeply"):
+        decode(State, b"[" * 100_000)
 
 
 def test_final_phases() -> None:

@@ -85,7 +85,7 @@ class LastCheckpoint(_message.Message):
     def __init__(self, step: _Optional[int] = ..., generation: _Optional[int] = ..., age_seconds: _Optional[float] = ..., lost_seconds: _Optional[float] = ..., lost_steps: _Optional[int] = ...) -> None: ...
 
 class RankLine(_message.Message):
-    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in")
+    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by")
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,8 @@ class RankLine(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     SECTION_FIELD_NUMBER: _ClassVar[int]
     WAITS_IN_FIELD_NUMBER: _ClassVar[int]
+    PROGRESS_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    AWAITED_BY_FIELD_NUMBER: _ClassVar[int]
     rank: int
     node_id: str
     pid: int
@@ -106,7 +108,9 @@ class RankLine(_message.Message):
     where: str
     section: str
     waits_in: str
-    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ...) -> None: ...
+    progress_seconds: float
+    awaited_by: int
+    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ..., progress_seconds: _Optional[float] = ..., awaited_by: _Optional[int] = ...) -> None: ...
 
 class NodeLine(_message.Message):
     __slots__ = ("node_id", "host", "slots", "rank0", "phase", "generation", "attached", "heard_seconds", "note")
