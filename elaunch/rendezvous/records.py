@@ -340,7 +340,7 @@ def encode(record: Any) -> bytes:
 
 
 def _values(record: Any) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in _names(type(record))}
+    return {name: getattr(record, name) for name in _names(type(record))}  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)
