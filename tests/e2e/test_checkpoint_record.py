@@ -163,9 +163,10 @@ def test_the_commit_of_a_generation_that_is_over_is_refused(job: MakeJob, etcd: 
 
 
 @pytest.mark.torch
+@pytest.mark.timeout(300)
 def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str) -> None:
     one = job(
-        "--nproc-per-node=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=real", "--max-restarts=3",
+        "--nproc-per-node=2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd}", "--rdzv-id=real", "--max-restarts=9",
         program=[str(PROGRAMS / "checkpointing.py")],
     )  # fmt: skip
     agent = one.agent()
@@ -188,16 +189,16 @@ def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str
 
     (one.out / "poison").touch()
     assert elaunch("restart", "real", at).code == 0
-    assert restored(5) == [(6, [6.0] * 4)] * 2, "twice it went on from step 8 and got nowhere"
+    assert restored(6) == [(6, [6.0] * 4)] * 2, "three times it went on from step 8 and got nowhere"
     (one.out / "poison").unlink()
     status = elaunch("status", "real", at, "--json").document
-    assert (status["checkpoint"]["step"], status["checkpoint"]["generation"], status["suspect_steps"]) == (8, 5, [])
+    assert (status["checkpoint"]["step"], status["checkpoint"]["generation"], status["suspect_steps"]) == (8, 6, [])
 
     assert elaunch("restart", "real", "--from-step=5", at).code == 0
-    assert restored(7) == [(8, [8.0] * 4)] * 2, "there is no step 5: told, and not counted"
+    assert restored(8) == [(8, [8.0] * 4)] * 2, "there is no step 5: told, and not counted"
     assert elaunch("restart", "real", "--from-step=6", at).code == 0
-    assert restored(8) == [(6, [6.0] * 4)] * 2
-    assert elaunch("status", "real", at, "--json").document["restart_count"] == 3
+    assert restored(9) == [(6, [6.0] * 4)] * 2
+    assert elaunch("status", "real", at, "--json").document["restart_count"] == 4
     one.finish()
     assert agent.wait() == 0
     codes = [json.loads(line)["code"] for line in elaunch("events", "real", at, "--json").out.splitlines()]
@@ -206,8 +207,7 @@ def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str
         "checkpoint_committed",
         "checkpoint_restored",
         "checkpoint_committed",
-        "checkpoint_restored",
-        "checkpoint_restored",
+        *["checkpoint_restored"] * 3,
         "checkpoint_suspect",
         "checkpoint_restored",
         "checkpoint_committed",
