@@ -97,8 +97,8 @@ def wait_for(logs: Path, generation: int) -> Path:
 
 def test_a_saver_that_waits_in_the_background_is_no_rank_that_waits(tmp_path: Path) -> None:
     """Taken for the main threads' waits, the two would be a circle: a deadlock of a rank that is at work."""
-    options = ["--standalone", "--nproc-per-node=2", "--hang-timeout=2", f"--log-dir={tmp_path}/logs"]
-    job = Job(tmp_path / "out", options, (str(PROGRAMS / "beside.py"),), {"SECONDS": "6"})
+    options = ["--standalone", "--nproc-per-node=2", "--hang-timeout=4", f"--log-dir={tmp_path}/logs"]
+    job = Job(tmp_path / "out", options, (str(PROGRAMS / "beside.py"),), {"SECONDS": "9"})
     agent = job.agent()
     try:
         assert agent.wait(90) == 0, agent.output()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.controller.job import History, RankExit
@@ -251,9 +251,12 @@ endings = st.builds(
     st.floats(0, 1000),
     st.integers(-1, 5),
     st.integers(-1, 3),
+    st.just(1),
+    st.integers(-2, 3),
 )
 
 
+@settings(deadline=None)
 @given(st.lists(endings, max_size=40), st.integers(0, 4), st.sampled_from([None, 50.0]), st.integers(1, 4))
 def test_a_job_that_gets_nowhere_ends_however_it_fails(
     all_endings: list[Ending], restarts: int, window: float | None, loop: int
