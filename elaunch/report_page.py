@@ -18,7 +18,7 @@ SLOTS: Final = 16
 
 _ASK_AT, _ANSWER_AT, _SLOTS_AT = slice(0, 8 << 10), slice(8 << 10, 12 << 10), slice(12 << 10, SIZE)
 _SLOT = (16 << 10) // SLOTS
-_ASKED, _ANSWERED, _TOLD, _HEARD = 8, 9, 10, 11  # cells: two that the rank writes to, and two that its agent does
+_ASKED, _ANSWERED, _TOLD, _HEARD = 16, 17, 18, 19  # cells, of which those below 16 are the page's own
 _COMMIT = struct.Struct("<qqqd")
 _ANSWER = struct.Struct("<q?")
 _LINE = struct.Struct("<q")

@@ -192,3 +192,13 @@ def test_what_the_plan_says_is_read_from_the_environment() -> None:
     assert "went back to step 40" in point.passed_over(50, 6)
     assert point.passed_over(50, 7) == ""
     assert point.passed_over(30, 6) == ""
+
+
+def test_reports_leave_the_rest_of_the_page_alone(agent: Page, rank: Page) -> None:
+    own = [n for n in range(16) if n]
+    before = [agent.cells[n] for n in own]
+    agent.reports.answer(rank.reports.ask(COMMIT), True, "")
+    rank.reports.tell("checkpoint_x", 1, "text")
+    agent.reports.take()
+    assert [agent.cells[n] for n in own] == before
+    assert (agent.beat(), agent.sections(), agent.notice()) == (None, (), None)
