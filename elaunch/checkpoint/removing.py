@@ -30,8 +30,10 @@ class Removed:
     gone: bool = False
 
 
-def remove(storage: Storage, names: Sequence[str], force: bool) -> list[Removed]:
-    """Remove these. Raises CheckpointRefusedError before anything is removed, and OSError.
+def remove(storage: Storage, names: Sequence[str], force: bool) -> Iterator[Removed]:
+    """Remove these, one after the other; each is told when it is gone.
+
+    Raises CheckpointRefusedError before anything is removed, and OSError.
 
     Refused without ``force``: the last good ones, and a directory that a program which lives writes to. Refused in any
     case: what is being read.
@@ -44,7 +46,8 @@ def remove(storage: Storage, names: Sequence[str], force: bool) -> list[Removed]
         for name in names:
             _refuse_read(storage, name)
         sizes = {one.name: one.size for one in found.seen}
-        return [_removed(storage, name, sizes) for name in names]
+        for name in names:
+            yield _removed(storage, name, sizes)
 
 
 def _removed(storage: Storage, name: str, sizes: dict[str, int | None]) -> Removed:

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from elaunch.checkpoint import attempts, layout, removing
+from elaunch.checkpoint import attempts, layout, removing, sums
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.posix import Posix
 from elaunch.cli.main import main
@@ -293,13 +293,13 @@ def test_of_two_that_together_would_remove_all_one_is_refused(directory: Path, m
         if not second:
             second.append(None)
             with pytest.raises(CheckpointRefusedError, match="another elaunch ckpt rm removes the rest"):
-                removing.remove(Posix(directory), ["step-00000200", "step-00000300"], force=False)
-            second.append(removing.remove(Posix(directory), ["step-00000200"], force=False))
+                list(removing.remove(Posix(directory), ["step-00000200", "step-00000300"], force=False))
+            second.extend(removing.remove(Posix(directory), ["step-00000200"], force=False))
 
     monkeypatch.setattr(removing, "_refuse_last", refuse_last)
-    removing.remove(Posix(directory), ["step-00000100"], force=False)
+    list(removing.remove(Posix(directory), ["step-00000100"], force=False))
     assert Catalog(Posix(directory)).names() == ["step-00000300"]
-    assert second[1][0].name == "step-00000200"
+    assert second[1].name == "step-00000200"
 
 
 def test_two_that_remove_the_same_at_once(directory: Path) -> None:
@@ -324,12 +324,6 @@ def test_what_a_killed_rm_was_about_to_remove_counts_again(ckpt: Ckpt, directory
     (directory / layout.REMOVING / "0123.json").write_text('["step-00000200", "step-00000300"]')
     assert ckpt("rm", directory, 100, "--yes")[0] == 0
     assert list((directory / layout.REMOVING).iterdir()) == []
-
-
-def _unreadable(root: Path) -> Iterator[Path]:
-    root.chmod(0)
-    yield root
-    root.chmod(0o755)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +371,47 @@ def test_bad_input_is_one_sentence(ckpt: Ckpt, directory: Path, words: list[str]
     assert len(error.splitlines()) == 1
     assert error.startswith("elaunch: error: ")
     assert sentence.replace("ROOT", str(root)) in error
+
+
+_ODD: list[Any] = [None, -1, 1 << 70, 10**4000, "\x1b[2J", [[]], {"a": 1}, float("inf"), "9" * 5000]
+
+
+def test_a_forged_manifest_is_one_sentence(ckpt: Ckpt, directory: Path) -> None:
+    """Any value of it replaced by any other, with sums that fit."""
+    path = directory / "step-00000300" / "manifest.json"
+    good = json.loads(path.read_bytes())
+    good["entries"] = {key: good["entries"][key] for key in ("model.weight", "lr.last_epoch")}
+    good["entries"]["many"] = {"dtype": "float32", "shape": [1 << 62] * 64}
+    good["files"] = {"__0_0.distcp": good["files"]["__0_0.distcp"]}
+    for place in _places(good):
+        for odd in _ODD:
+            forged = json.loads(json.dumps(good))
+            holder = forged
+            for step in place[:-1]:
+                holder = holder[step]
+            holder[place[-1]] = odd
+            forged.pop("sum", None)
+            head = json.dumps(forged, indent=1).rstrip().removesuffix("}").rstrip() + ',\n "sum": "'
+            path.write_text(f'{head}{sums.whole(head.encode())}"\n}}\n')
+            for command in ("ls", "show"):
+                code, text, error = ckpt(command, directory, *([300] if command != "ls" else []))
+                assert code in (0, 65, 74), (place, odd, error)
+                assert len(error.splitlines()) <= 1
+                assert "\x1b" not in text + error
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if place:
+        yield place
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _places(item, (*place, key))
+
+
+def test_a_file_of_a_checkpoint_s_name_is_none(ckpt: Ckpt, directory: Path) -> None:
+    (directory / "step-00000400").touch()
+    assert "unreadable: " in _row(ckpt("ls", directory)[1], "400")
+    assert ckpt("show", directory)[1].splitlines()[1].startswith("step 300")
 
 
 def test_an_empty_directory_is_listed_as_one(ckpt: Ckpt, tmp_path: Path) -> None:
