@@ -19,6 +19,7 @@ from elaunch.checkpoint.survey import Survey, survey
 from elaunch.errors import CheckpointRefusedError
 
 _MOST_BYTES = 1 << 20
+_IS_READ = "{}/{}: is being read now; try again when that is over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,16 @@ def remove(storage: Storage, names: Sequence[str], force: bool) -> Iterator[Remo
 
 def _removed(storage: Storage, name: str, sizes: dict[str, int | None]) -> Removed:
     gone = not storage.names(name)
-    storage.discard(name)
+    place = f"{layout.TRASH}/{uuid.uuid4().hex}"
+    storage.make(place)
+    try:
+        if not storage.retire(name, place):
+            raise CheckpointRefusedError(_IS_READ.format(storage.url, name))
+    except FileNotFoundError:
+        raise CheckpointRefusedError(f"{storage.url}: a program has begun to write there meanwhile") from None
+    finally:
+        storage.discard(place)
+    storage.discard(name)  # one without a manifest, which nobody restores
     Catalog(storage).unmark(name)
     return Removed(name, sizes.get(name), gone)
 
@@ -80,7 +90,7 @@ def _refuse_last(storage: Storage, found: Survey, mine: frozenset[str], others: 
 def _refuse_read(storage: Storage, name: str) -> None:
     try:
         if storage.is_read(f"{name}/{layout.MANIFEST}"):
-            raise CheckpointRefusedError(f"{storage.url}/{name}: is being read now; try again when that is over")
+            raise CheckpointRefusedError(_IS_READ.format(storage.url, name))
     except FileNotFoundError:
         return  # a partial one, which nobody restores
 

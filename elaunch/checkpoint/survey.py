@@ -75,7 +75,7 @@ def survey(storage: Storage) -> Survey:
     found = [one for name in committed for one in _checkpoint(catalog, name, marks, suspects)]
     claimed, error = _claimed(storage)
     unsettled = [_staged(staged, path, claimed) for path, staged in _saves(storage, committed)]
-    return Survey((*_in_order(found), *unsettled), claimed, error, len(storage.names(layout.TRASH)))
+    return Survey((*_in_order(found), *unsettled), claimed, error, _half_deleted(storage))
 
 
 def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects: frozenset[int]) -> Iterator[Seen]:
@@ -157,6 +157,11 @@ def _saves(storage: Storage, committed: Sequence[str]) -> Iterator[tuple[str, la
     for name in storage.names(""):
         if (step := layout.step_of(name)) is not None and name not in known:
             yield name, layout.Staged(step, 0, layout.claim_in(name))
+
+
+def _half_deleted(storage: Storage) -> int:
+    retired = (storage.names(f"{layout.RETIRED}/{name}") for name in storage.names(layout.RETIRED))
+    return len(storage.names(layout.TRASH)) + sum(map(len, retired))
 
 
 def _staged(staged: layout.Staged, place: str, claimed: Claimant | None) -> Seen:

@@ -29,7 +29,7 @@ def listing(found: Survey, url: str, now: float) -> str:
     if found.claim_error:
         lines.append(f"who writes there is not to be seen: {found.claim_error}")
     if found.trash:
-        lines.append(f"half deleted, for the next run to remove: {found.trash} in {layout.TRASH}")
+        lines.append(f"half deleted, for the next run to remove: {found.trash}")
     return plain("\n".join(lines))
 
 

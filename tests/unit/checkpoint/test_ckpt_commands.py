@@ -283,6 +283,26 @@ def test_rm_never_removes_what_is_being_read(ckpt: Ckpt, directory: Path) -> Non
         hold.release()
 
 
+def test_rm_that_finds_a_reader_at_the_last_moment(
+    ckpt: Ckpt, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "_refuse_read", lambda *_: None)
+    hold = Posix(directory).reading(f"step-00000100/{layout.MANIFEST}")
+    try:
+        code, _, error = ckpt("rm", directory, 100, "--yes")
+        assert (code, "step-00000100: is being read now" in error) == (68, True)
+        assert _row(ckpt("ls", directory)[1], "100").endswith("ok")
+    finally:
+        hold.release()
+
+
+def test_a_partial_one_is_removed_whole(ckpt: Ckpt, directory: Path) -> None:
+    (directory / "step-00000200" / "manifest.json").unlink()
+    assert ckpt("rm", directory, 200, "--yes")[:2] == (0, "step-00000200: removed\n")
+    assert not (directory / "step-00000200").exists()
+    assert list((directory / layout.TRASH).iterdir()) == []
+
+
 def test_of_two_that_together_would_remove_all_one_is_refused(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second comes when the first has looked, and has not removed anything yet."""
     real = removing._refuse_last
@@ -334,7 +354,7 @@ def test_what_a_killed_rm_was_about_to_remove_counts_again(ckpt: Ckpt, directory
         (["ls"], 2, "ckpt ls: the following arguments are required: DIR"),
         (["ls", "ROOT", "--frob"], 2, "ckpt ls: unrecognized arguments: --frob"),
         (["ls", ""], 2, "'' is no name of a checkpoint directory"),
-        (["ls", "s4://bucket/run"], 2, "s4://"),
+        (["ls", "s4://bucket/run"], 2, "s4://bucket/run"),
         (["ls", "file://elsewhere/run"], 2, "expected file:///PATH"),
         (["ls", "ROOT/nope"], 66, "ROOT/nope: no such directory"),
         (["ls", "ROOT/foreign/readme.md"], 66, "is no directory; expected the one that a Checkpointer writes to"),
@@ -505,3 +525,24 @@ def test_who_reads_no_more_ends_it_quietly(directory: Path) -> None:
     command = f"{sys.executable} -m elaunch ckpt show {directory} | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
+
+
+def test_an_object_store(ckpt: Ckpt, directory: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fs = fsspec.filesystem("memory")
+    url = f"memory://{directory.parent.name}"
+    for step in (100, 200):
+        fs.put(str(directory / f"step-00000{step}"), f"{url}/step-00000{step}.claim-1", recursive=True)
+    fs.pipe(f"{url}/step-00000300.claim-1/__0_0.distcp", b"half")
+    try:
+        text = ckpt("ls", url)[1]
+        assert _row(text, "step-00000200.claim-1").endswith("ok, newest")
+        assert "left over: of a run that is over" in _row(text, "step-00000300.claim-1")
+        assert ckpt("show", f"{url}/step-00000100.claim-1")[1].splitlines()[1].startswith("step 100")
+        assert ckpt("verify", url)[0] == 0
+        assert ckpt("rm", url, "step-00000100.claim-1", "--yes")[0] == 0
+        assert ckpt("rm", url, "200", "--yes")[0] == 68
+        assert ckpt("verify", url)[1] == "step-00000200.claim-1: ok, 3 files, 10.0 kB\n"
+        assert ckpt("ls", f"{url}/nothing")[0] == 66
+    finally:
+        fs.rm(url, recursive=True)

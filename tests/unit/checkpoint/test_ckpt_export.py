@@ -271,10 +271,11 @@ def test_damage_leaves_no_file_behind(ckpt: Ckpt, wide: Path, tmp_path: Path) ->
     assert [one.name for one in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_full_disk_leaves_what_was_there(ckpt: Ckpt, wide: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [10, 1000, 4_000_000])
+def test_a_full_disk_leaves_what_was_there(ckpt: Ckpt, wide: Path, tmp_path: Path, room: int) -> None:
     (tmp_path / "x.pt").write_text("the old one")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
         told = [ckpt("export", wide, tmp_path / out, "--force") for out in ("x.pt", "x.safetensors")]
     finally:
