@@ -304,6 +304,14 @@ def test_nothing_removes_it_meanwhile(wide: Path, tmp_path: Path) -> None:
     opened = open_export(storage, "step-00000100", False)
     opened.write(tmp_path / "x.pt", "", False, lambda _: seen.add(storage.is_read("step-00000100/manifest.json")))
     assert seen == {True}
+    assert not storage.is_read("step-00000100/manifest.json")
+
+
+def test_a_gap_between_the_shards_is_found(ckpt: Ckpt, tmp_path: Path) -> None:
+    write(tmp_path / "run", 1, {"w": (torch.arange(8.0), [((0,), (5,)), ((1,), (6,))])})
+    for out in ("x.pt", "x.safetensors"):
+        assert ckpt("export", tmp_path / "run", tmp_path / out)[0] == 65
+    assert [one.name for one in tmp_path.iterdir()] == ["run"]
 
 
 _MEASURED = """
