@@ -12,6 +12,8 @@ from elaunch.errors import DamagedCheckpointError
 
 FORMAT = 1
 MOST_BYTES = 256 << 20  # of a manifest: 16 bytes of sums for 4 MiB of data, so one of some 50 TB
+_TOO_MANY = 1 << 63
+_MOST_DIMENSIONS = 64  # as torch has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +111,11 @@ def decode(data: bytes, where: str) -> Manifest:
             origin=Origin(**{name: type(value)(raw[name]) for name, value in asdict(Origin()).items()}),
             files={name: _file(name, file) for name, file in raw["files"].items()},
             entries={key: _entry_of(entry) for key, entry in raw["entries"].items()},
-            meshes=tuple(raw["meshes"]),
-            facts=raw["facts"],
+            meshes=tuple(_mesh_of(mesh) for mesh in raw["meshes"]),
+            facts=dict(raw["facts"]),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedCheckpointError(f"{where}: not a manifest ({error!r})") from error
+        raise DamagedCheckpointError(f"{where}: not a manifest ({error!r:.300})") from error
 
 
 def _check_sum(data: bytes, where: str) -> None:
@@ -132,7 +134,13 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _entry_of(raw: dict[str, Any]) -> Entry:
     shape = tuple(_count(size) for size in raw.get("shape", ()))
+    if len(shape) > _MOST_DIMENSIONS:
+        raise ValueError(f"a tensor of {len(shape)} dimensions")
     return Entry(str(raw.get("dtype", "")), shape, str(raw.get("placements", "")))
+
+
+def _mesh_of(raw: dict[str, Any]) -> dict[str, Any]:
+    return {"shape": [_count(size) for size in raw["shape"]], "names": [str(name) for name in raw["names"]]}
 
 
 def _file(name: str, raw: dict[str, Any]) -> FileSum:
@@ -143,7 +151,7 @@ def _file(name: str, raw: dict[str, Any]) -> FileSum:
 
 
 def _count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _TOO_MANY:
         raise ValueError(f"{value!r} is no count")
     return value
 

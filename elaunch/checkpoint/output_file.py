@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from elaunch.errors import CheckpointRefusedError, UsageError
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+
+
+class _Named(io.FileIO):
+    """A new file whose errors name the one that it is to become."""
+
+    def __init__(self, temporary: Path, path: Path) -> None:
+        super().__init__(temporary, "x+")
+        self._path = path
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
 
 
 def check(path: Path, force: bool) -> None:
@@ -40,7 +55,7 @@ def output_file(path: Path, force: bool) -> Iterator[BinaryIO]:
     """A file next to ``path``, durable and in its place once the block has ended without an error; else removed."""
     temporary = path.with_name(f".{path.name[:100]}.{uuid.uuid4().hex}")
     try:
-        with temporary.open("x+b") as file:
+        with io.BufferedRandom(_Named(temporary, path)) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -19,6 +19,7 @@ from elaunch.checkpoint.survey import Survey, survey
 from elaunch.errors import CheckpointRefusedError
 
 _MOST_BYTES = 1 << 20
+_IS_READ = "{}/{}: is being read now; try again when that is over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +31,10 @@ class Removed:
     gone: bool = False
 
 
-def remove(storage: Storage, names: Sequence[str], force: bool) -> list[Removed]:
-    """Remove these. Raises CheckpointRefusedError before anything is removed, and OSError.
+def remove(storage: Storage, names: Sequence[str], force: bool) -> Iterator[Removed]:
+    """Remove these, one after the other; each is told when it is gone.
+
+    Raises CheckpointRefusedError before anything is removed, and OSError.
 
     Refused without ``force``: the last good ones, and a directory that a program which lives writes to. Refused in any
     case: what is being read.
@@ -44,12 +47,22 @@ def remove(storage: Storage, names: Sequence[str], force: bool) -> list[Removed]
         for name in names:
             _refuse_read(storage, name)
         sizes = {one.name: one.size for one in found.seen}
-        return [_removed(storage, name, sizes) for name in names]
+        for name in names:
+            yield _removed(storage, name, sizes)
 
 
 def _removed(storage: Storage, name: str, sizes: dict[str, int | None]) -> Removed:
     gone = not storage.names(name)
-    storage.discard(name)
+    place = f"{layout.TRASH}/{uuid.uuid4().hex}"
+    storage.make(place)
+    try:
+        if not storage.retire(name, place):
+            raise CheckpointRefusedError(_IS_READ.format(storage.url, name))
+    except FileNotFoundError:
+        raise CheckpointRefusedError(f"{storage.url}: a program has begun to write there meanwhile") from None
+    finally:
+        storage.discard(place)
+    storage.discard(name)  # one without a manifest, which nobody restores
     Catalog(storage).unmark(name)
     return Removed(name, sizes.get(name), gone)
 
@@ -77,7 +90,7 @@ def _refuse_last(storage: Storage, found: Survey, mine: frozenset[str], others: 
 def _refuse_read(storage: Storage, name: str) -> None:
     try:
         if storage.is_read(f"{name}/{layout.MANIFEST}"):
-            raise CheckpointRefusedError(f"{storage.url}/{name}: is being read now; try again when that is over")
+            raise CheckpointRefusedError(_IS_READ.format(storage.url, name))
     except FileNotFoundError:
         return  # a partial one, which nobody restores
 

@@ -56,9 +56,11 @@ class Shards:
             return
         chunks = [self._chunk(key, dtype, chunk) for chunk in told.chunks]
         for offsets, lengths in cuts(size, dtype.itemsize):
-            piece = torch.zeros(lengths, dtype=dtype)
-            filled = sum(chunk.copy(offsets, lengths, piece) for chunk in chunks)
-            if filled < math.prod(lengths):
+            piece = torch.empty(lengths, dtype=dtype)
+            missing = torch.ones(lengths, dtype=torch.bool)
+            for chunk in chunks:
+                chunk.copy(offsets, lengths, piece, missing)
+            if bool(missing.any()):
                 raise DamagedCheckpointError(f"{self._name}: parts of {key!r} are missing")
             yield _bytes(piece)
 
@@ -114,21 +116,21 @@ class _Chunk:
         self._sizes = sizes
         self._read = read
 
-    def copy(self, offsets: Places, lengths: Places, piece: torch.Tensor) -> int:
-        """Fill what this chunk has of a piece of the whole; how many elements those were."""
+    def copy(self, offsets: Places, lengths: Places, piece: torch.Tensor, missing: torch.Tensor) -> None:
+        """Fill what this chunk has of a piece of the whole, and say that it is not missing any more."""
         at, common = [], []
-        target = piece
         for dimension, (mine, size, wanted, length) in enumerate(
             zip(self._offsets, self._sizes, offsets, lengths, strict=True)
         ):
             begin, end = max(mine, wanted), min(mine + size, wanted + length)
             if end <= begin:
-                return 0
+                return
             at.append(begin - mine)
             common.append(end - begin)
-            target = target.narrow(dimension, begin - wanted, end - begin)
-        self._read(tuple(at), tuple(common), target)
-        return math.prod(common)
+            piece = piece.narrow(dimension, begin - wanted, end - begin)
+            missing = missing.narrow(dimension, begin - wanted, end - begin)
+        self._read(tuple(at), tuple(common), piece)
+        missing.fill_(False)
 
 
 def cuts(size: Sequence[int], width: int) -> Iterator[tuple[Places, Places]]:

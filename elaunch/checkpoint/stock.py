@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 
-from elaunch.checkpoint import layout, plausible, unpickling
+from elaunch.checkpoint import layout, unpickling
 from elaunch.checkpoint.manifest import Entry
+from elaunch.checkpoint.plausible import check_metadata
 from elaunch.checkpoint.storage import Storage
 
 
@@ -13,8 +14,8 @@ def read_metadata(storage: Storage, name: str) -> Metadata:
     """The metadata, checked against the sizes of the files. Raises DamagedCheckpointError and OSError."""
     where = f"{name}/{layout.METADATA}"
     loaded = unpickling.load_metadata(storage.read(where, unpickling.MOST_BYTES), where)
-    sizes = {file: storage.size(f"{name}/{file}") for file in storage.names(name)}
-    plausible.check_metadata(loaded, sizes, where)
+    sizes = {file: storage.size(f"{name}/{file}") for file in storage.names(name) if layout.is_plain(file)}
+    check_metadata(loaded, sizes, where)
     return loaded
 
 

@@ -75,7 +75,7 @@ def survey(storage: Storage) -> Survey:
     found = [one for name in committed for one in _checkpoint(catalog, name, marks, suspects)]
     claimed, error = _claimed(storage)
     unsettled = [_staged(staged, path, claimed) for path, staged in _saves(storage, committed)]
-    return Survey((*_in_order(found), *unsettled), claimed, error, len(storage.names(layout.TRASH)))
+    return Survey((*_in_order(found), *unsettled), claimed, error, _half_deleted(storage))
 
 
 def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects: frozenset[int]) -> Iterator[Seen]:
@@ -84,13 +84,10 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
     try:
         data = catalog.manifest_bytes(name)
         known = manifest.decode(data, f"{name}/{layout.MANIFEST}")
-    except DamagedCheckpointError as error:
-        kind, reason = _without_manifest(catalog, name, str(error))
-        if kind:
-            yield _aside(replace(seen, health=kind, reason=reason), marks)
-        return
-    except OSError as error:
-        yield _aside(replace(seen, health=UNREADABLE, reason=in_words(error)), marks)
+    except (DamagedCheckpointError, OSError) as error:
+        health, reason = _without_manifest(catalog.storage, name, error)
+        if health:
+            yield _aside(replace(seen, health=health, reason=reason), marks)
         return
     seen = replace(
         seen,
@@ -111,14 +108,19 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
     yield _aside(seen, marks)
 
 
-def _without_manifest(catalog: Catalog, name: str, reason: str) -> tuple[str, str]:
+def _without_manifest(storage: Storage, name: str, error: OSError | DamagedCheckpointError) -> tuple[str, str]:
     """What it is when its manifest cannot be read, and why; nothing where it is gone."""
-    present = catalog.storage.names(name)
-    if layout.MANIFEST in present:
-        return DAMAGED, reason
-    if is_stock(catalog.storage, name):
-        return STOCK, f"no {layout.MANIFEST}: torch.distributed.checkpoint itself wrote it"
-    return (PARTIAL, reason) if present else ("", "")
+    if isinstance(error, OSError):
+        return UNREADABLE, in_words(error)
+    try:
+        present = storage.names(name)
+        if layout.MANIFEST in present:
+            return DAMAGED, str(error)
+        if is_stock(storage, name):
+            return STOCK, f"no {layout.MANIFEST}: torch.distributed.checkpoint itself wrote it"
+    except OSError as problem:
+        return UNREADABLE, in_words(problem)
+    return (PARTIAL, str(error)) if present else ("", "")
 
 
 def _aside(seen: Seen, marks: Mapping[str, str]) -> Seen:
@@ -155,6 +157,11 @@ def _saves(storage: Storage, committed: Sequence[str]) -> Iterator[tuple[str, la
     for name in storage.names(""):
         if (step := layout.step_of(name)) is not None and name not in known:
             yield name, layout.Staged(step, 0, layout.claim_in(name))
+
+
+def _half_deleted(storage: Storage) -> int:
+    retired = (storage.names(f"{layout.RETIRED}/{name}") for name in storage.names(layout.RETIRED))
+    return len(storage.names(layout.TRASH)) + sum(map(len, retired))
 
 
 def _staged(staged: layout.Staged, place: str, claimed: Claimant | None) -> Seen:

@@ -14,13 +14,14 @@ import struct
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import torch
 from torch.serialization import skip_data
 
+T = TypeVar("T")
 _LOCAL, _CENTRAL = 30, 46  # bytes of the headers' fixed parts
 _CRC_IN_CENTRAL = 16
 _DESCRIPTOR = b"PK\x07\x08"
@@ -92,10 +93,43 @@ class Hole:
         file.write(struct.pack("<I", crc))
 
 
+class _Heard:
+    """A file that keeps the error it has raised: torch goes on to another one of its own, which says nothing."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.error: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        return self._hear(lambda: self._file.write(data))
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._hear(lambda: self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def flush(self) -> None:
+        self._hear(self._file.flush)
+
+    def _hear(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except OSError as error:
+            self.error = self.error or error
+            raise
+
+
 def write_skeleton(tree: Any, file: BinaryIO) -> list[Hole]:
-    """Write everything but the tensors' bytes; the holes in the order of their numbers."""
-    with skip_data():
-        torch.save(tree, file)
+    """Write everything but the tensors' bytes; the holes in the order of their numbers. Raises OSError."""
+    heard = _Heard(file)
+    try:
+        with skip_data():
+            torch.save(tree, heard)
+    except RuntimeError:
+        if heard.error is not None:
+            raise heard.error from None
+        raise
     holes = {}
     with zipfile.ZipFile(file) as archive:
         for info, central in zip(archive.infolist(), _central(file, archive), strict=True):

@@ -136,11 +136,13 @@ def _rm(arguments: argparse.Namespace) -> int:
     names = list(dict.fromkeys(_only_one(directory, step) for step in arguments.steps))
     if not arguments.yes and not _agreed(names, directory.storage.url):
         raise CheckpointRefusedError("nothing was removed")
-    told = removing.remove(directory.storage, names, arguments.force)
+    told = []
+    for one in removing.remove(directory.storage, names, arguments.force):
+        told.append(ckpt_documents.removed(one))
+        if not arguments.json:
+            print(ckpt_show.removed(one), flush=True)
     if arguments.json:
-        _print_json([ckpt_documents.removed(one) for one in told])
-    else:
-        print("\n".join(map(ckpt_show.removed, told)))
+        _print_json(told)
     return 0
 
 

@@ -29,7 +29,7 @@ def listing(found: Survey, url: str, now: float) -> str:
     if found.claim_error:
         lines.append(f"who writes there is not to be seen: {found.claim_error}")
     if found.trash:
-        lines.append(f"half deleted, for the next run to remove: {found.trash} in {layout.TRASH}")
+        lines.append(f"half deleted, for the next run to remove: {found.trash}")
     return plain("\n".join(lines))
 
 
@@ -140,7 +140,7 @@ def _mesh(mesh: Mapping[str, Any]) -> str:
 
 def size(number: float) -> str:
     """Bytes for a person, in powers of ten: ``3.2 GB``."""
-    unit = 0
+    unit, number = 0, min(number, 10**30)  # whatever a forged manifest says
     while number >= 999.5 and unit < len(_UNITS) - 1:
         number, unit = number / 1000, unit + 1
     return f"{number:.0f} {_UNITS[unit]}" if unit == 0 or number >= 99.95 else f"{number:.1f} {_UNITS[unit]}"

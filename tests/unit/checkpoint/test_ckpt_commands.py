@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from elaunch.checkpoint import attempts, layout, removing
+from elaunch.checkpoint import attempts, layout, removing, sums
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.posix import Posix
 from elaunch.cli.main import main
@@ -283,6 +283,26 @@ def test_rm_never_removes_what_is_being_read(ckpt: Ckpt, directory: Path) -> Non
         hold.release()
 
 
+def test_rm_that_finds_a_reader_at_the_last_moment(
+    ckpt: Ckpt, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "_refuse_read", lambda *_: None)
+    hold = Posix(directory).reading(f"step-00000100/{layout.MANIFEST}")
+    try:
+        code, _, error = ckpt("rm", directory, 100, "--yes")
+        assert (code, "step-00000100: is being read now" in error) == (68, True)
+        assert _row(ckpt("ls", directory)[1], "100").endswith("ok")
+    finally:
+        hold.release()
+
+
+def test_a_partial_one_is_removed_whole(ckpt: Ckpt, directory: Path) -> None:
+    (directory / "step-00000200" / "manifest.json").unlink()
+    assert ckpt("rm", directory, 200, "--yes")[:2] == (0, "step-00000200: removed\n")
+    assert not (directory / "step-00000200").exists()
+    assert list((directory / layout.TRASH).iterdir()) == []
+
+
 def test_of_two_that_together_would_remove_all_one_is_refused(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second comes when the first has looked, and has not removed anything yet."""
     real = removing._refuse_last
@@ -293,13 +313,13 @@ def test_of_two_that_together_would_remove_all_one_is_refused(directory: Path, m
         if not second:
             second.append(None)
             with pytest.raises(CheckpointRefusedError, match="another elaunch ckpt rm removes the rest"):
-                removing.remove(Posix(directory), ["step-00000200", "step-00000300"], force=False)
-            second.append(removing.remove(Posix(directory), ["step-00000200"], force=False))
+                list(removing.remove(Posix(directory), ["step-00000200", "step-00000300"], force=False))
+            second.extend(removing.remove(Posix(directory), ["step-00000200"], force=False))
 
     monkeypatch.setattr(removing, "_refuse_last", refuse_last)
-    removing.remove(Posix(directory), ["step-00000100"], force=False)
+    list(removing.remove(Posix(directory), ["step-00000100"], force=False))
     assert Catalog(Posix(directory)).names() == ["step-00000300"]
-    assert second[1][0].name == "step-00000200"
+    assert second[1].name == "step-00000200"
 
 
 def test_two_that_remove_the_same_at_once(directory: Path) -> None:
@@ -326,12 +346,6 @@ def test_what_a_killed_rm_was_about_to_remove_counts_again(ckpt: Ckpt, directory
     assert list((directory / layout.REMOVING).iterdir()) == []
 
 
-def _unreadable(root: Path) -> Iterator[Path]:
-    root.chmod(0)
-    yield root
-    root.chmod(0o755)
-
-
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
@@ -340,7 +354,7 @@ def _unreadable(root: Path) -> Iterator[Path]:
         (["ls"], 2, "ckpt ls: the following arguments are required: DIR"),
         (["ls", "ROOT", "--frob"], 2, "ckpt ls: unrecognized arguments: --frob"),
         (["ls", ""], 2, "'' is no name of a checkpoint directory"),
-        (["ls", "s4://bucket/run"], 2, "s4://"),
+        (["ls", "s4://bucket/run"], 2, "s4://bucket/run"),
         (["ls", "file://elsewhere/run"], 2, "expected file:///PATH"),
         (["ls", "ROOT/nope"], 66, "ROOT/nope: no such directory"),
         (["ls", "ROOT/foreign/readme.md"], 66, "is no directory; expected the one that a Checkpointer writes to"),
@@ -377,6 +391,47 @@ def test_bad_input_is_one_sentence(ckpt: Ckpt, directory: Path, words: list[str]
     assert len(error.splitlines()) == 1
     assert error.startswith("elaunch: error: ")
     assert sentence.replace("ROOT", str(root)) in error
+
+
+_ODD: list[Any] = [None, -1, 1 << 70, 10**4000, "\x1b[2J", [[]], {"a": 1}, float("inf"), "9" * 5000]
+
+
+def test_a_forged_manifest_is_one_sentence(ckpt: Ckpt, directory: Path) -> None:
+    """Any value of it replaced by any other, with sums that fit."""
+    path = directory / "step-00000300" / "manifest.json"
+    good = json.loads(path.read_bytes())
+    good["entries"] = {key: good["entries"][key] for key in ("model.weight", "lr.last_epoch")}
+    good["entries"]["many"] = {"dtype": "float32", "shape": [1 << 62] * 64}
+    good["files"] = {"__0_0.distcp": good["files"]["__0_0.distcp"]}
+    for place in _places(good):
+        for odd in _ODD:
+            forged = json.loads(json.dumps(good))
+            holder = forged
+            for step in place[:-1]:
+                holder = holder[step]
+            holder[place[-1]] = odd
+            forged.pop("sum", None)
+            head = json.dumps(forged, indent=1).rstrip().removesuffix("}").rstrip() + ',\n "sum": "'
+            path.write_text(f'{head}{sums.whole(head.encode())}"\n}}\n')
+            for command in ("ls", "show"):
+                code, text, error = ckpt(command, directory, *([300] if command != "ls" else []))
+                assert code in (0, 65, 74), (place, odd, error)
+                assert len(error.splitlines()) <= 1
+                assert "\x1b" not in text + error
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if place:
+        yield place
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from _places(item, (*place, key))
+
+
+def test_a_file_of_a_checkpoint_s_name_is_none(ckpt: Ckpt, directory: Path) -> None:
+    (directory / "step-00000400").touch()
+    assert "unreadable: " in _row(ckpt("ls", directory)[1], "400")
+    assert ckpt("show", directory)[1].splitlines()[1].startswith("step 300")
 
 
 def test_an_empty_directory_is_listed_as_one(ckpt: Ckpt, tmp_path: Path) -> None:
@@ -438,11 +493,12 @@ def test_a_bar_is_drawn_on_a_terminal_and_wiped_away() -> None:
             for _ in range(4):
                 now[0] += 1.0
                 bar.advance(250)
-        shown = os.read(leader, 10_000).decode()
+        shown = ""
+        while not shown.endswith(" \r"):  # a terminal gives what it has so far
+            shown += os.read(leader, 10_000).decode()
     os.close(leader)
     assert "step-00000100 [############............]  50%  500 B of 1.0 kB, 250 B/s" in shown
     assert "100%" in shown
-    assert shown.endswith(" \r")
 
 
 def test_nothing_is_drawn_where_nobody_looks() -> None:
@@ -470,3 +526,24 @@ def test_who_reads_no_more_ends_it_quietly(directory: Path) -> None:
     command = f"{sys.executable} -m elaunch ckpt show {directory} | true"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
+
+
+def test_an_object_store(ckpt: Ckpt, directory: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fs = fsspec.filesystem("memory")
+    url = f"memory://{directory.parent.name}"
+    for step in (100, 200):
+        fs.put(str(directory / f"step-00000{step}"), f"{url}/step-00000{step}.claim-1", recursive=True)
+    fs.pipe(f"{url}/step-00000300.claim-1/__0_0.distcp", b"half")
+    try:
+        text = ckpt("ls", url)[1]
+        assert _row(text, "step-00000200.claim-1").endswith("ok, newest")
+        assert "left over: of a run that is over" in _row(text, "step-00000300.claim-1")
+        assert ckpt("show", f"{url}/step-00000100.claim-1")[1].splitlines()[1].startswith("step 100")
+        assert ckpt("verify", url)[0] == 0
+        assert ckpt("rm", url, "step-00000100.claim-1", "--yes")[0] == 0
+        assert ckpt("rm", url, "200", "--yes")[0] == 68
+        assert ckpt("verify", url)[1] == "step-00000200.claim-1: ok, 3 files, 10.0 kB\n"
+        assert ckpt("ls", f"{url}/nothing")[0] == 66
+    finally:
+        fs.rm(url, recursive=True)

@@ -271,10 +271,11 @@ def test_damage_leaves_no_file_behind(ckpt: Ckpt, wide: Path, tmp_path: Path) ->
     assert [one.name for one in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_full_disk_leaves_what_was_there(ckpt: Ckpt, wide: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [10, 1000, 4_000_000])
+def test_a_full_disk_leaves_what_was_there(ckpt: Ckpt, wide: Path, tmp_path: Path, room: int) -> None:
     (tmp_path / "x.pt").write_text("the old one")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:
         told = [ckpt("export", wide, tmp_path / out, "--force") for out in ("x.pt", "x.safetensors")]
     finally:
@@ -303,6 +304,14 @@ def test_nothing_removes_it_meanwhile(wide: Path, tmp_path: Path) -> None:
     opened = open_export(storage, "step-00000100", False)
     opened.write(tmp_path / "x.pt", "", False, lambda _: seen.add(storage.is_read("step-00000100/manifest.json")))
     assert seen == {True}
+    assert not storage.is_read("step-00000100/manifest.json")
+
+
+def test_a_gap_between_the_shards_is_found(ckpt: Ckpt, tmp_path: Path) -> None:
+    write(tmp_path / "run", 1, {"w": (torch.arange(8.0), [((0,), (5,)), ((1,), (6,))])})
+    for out in ("x.pt", "x.safetensors"):
+        assert ckpt("export", tmp_path / "run", tmp_path / out)[0] == 65
+    assert [one.name for one in tmp_path.iterdir()] == ["run"]
 
 
 _MEASURED = """
