@@ -170,6 +170,6 @@ def _differing(wanted: Any, got: Any, where: str) -> Any:
 
 def _bytes(tensor: Any) -> Any:
     here = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-    here = here.detach().resolve_conj().resolve_neg().contiguous()
+    here = here.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
     data = here.view(-1).view(torch.uint8).tolist() if here.numel() else []
     return str(tensor.dtype), list(tensor.shape), list(here.shape), data
