@@ -16,6 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from elaunch.checkpoint import Checkpointer, PerRank
+from elaunch.errors import StateError
 
 VALUES: dict[str, Any] = {
     "none": None,
@@ -40,7 +41,10 @@ VALUES: dict[str, Any] = {
 
 def save(rank: int, world: int, told: dict[str, Any]) -> list[Any]:
     with Checkpointer(told["path"], _objects(told, told["from"], rank, world, filled=True), timeout=20) as checkpointer:
-        checkpointer.save(1)
+        try:
+            checkpointer.save(1)
+        except StateError as error:  # {"a.b": 1, "a": {"b": 2}}
+            return [False, str(error)]
         outcome = checkpointer.wait()
     return [outcome.committed, outcome.error]
 
