@@ -21,10 +21,10 @@ DTYPES = [
     *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
 ]
 VIEWS = ["plain", "plain", "strided", "transposed", "conjugated", "negated", "part"]
-VALUES = (
-    ["none", "true", "int", "float", "infinite", "complex", "text", "bytes", "bytearray", "tuple", "set", "dtype"]
-    + ["size", "device", "empty dict", "empty list", "numbers"]
-)  # fmt: skip
+VALUES = [
+    *("none", "true", "int", "float", "infinite", "complex", "text", "bytes", "bytearray", "tuple", "set", "dtype"),
+    *("size", "device", "empty dict", "empty list", "numbers"),
+]
 KEYS = ["a", "b", "a.b", "0", "", "weight"]
 
 tensors = st.fixed_dictionaries(
@@ -79,10 +79,8 @@ _numbers = itertools.count()
 def test_what_is_saved_comes_back(
     crew: Crew, tmp_path: Path, tree: Any, saved: dict[str, Any], restored: dict[str, Any], verify: str
 ) -> None:
-    told = {
-        **{"tree": tree, "from": saved, "to": restored, "verify": verify},
-        "path": str(tmp_path / f"example{next(_numbers)}"),
-    }
+    path = str(tmp_path / f"example{next(_numbers)}")
+    told = {"path": path, "tree": tree, "from": saved, "to": restored, "verify": verify}
     for committed, error in crew.do("tests.programs.checkpoint_trees:save", saved["world"], told):
         assume("under one key" not in error)
         assert committed, error

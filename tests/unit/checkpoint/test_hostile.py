@@ -259,7 +259,7 @@ def child(kind: str) -> None:
             told[what] = "read"
         except DamagedCheckpointError as error:
             told[what] = f"refused: {error}"
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - none but ours should come
             told[what] = repr(error)
     print(json.dumps([told, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, RAN in os.environ]))
 
