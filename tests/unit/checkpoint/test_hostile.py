@@ -26,6 +26,7 @@ from torch.distributed.checkpoint.metadata import (
     ChunkStorageMetadata,
     Metadata,
     MetadataIndex,
+    StorageMeta,
     TensorProperties,
     TensorStorageMetadata,
 )
@@ -38,6 +39,7 @@ from elaunch.errors import DamagedCheckpointError
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 MORE_MEMORY = 512 << 20
 SECONDS = 20
+DCP = "torch.distributed.checkpoint.metadata"
 RAN = "elaunch_hostile_code_ran"
 
 
@@ -226,10 +228,10 @@ metadatas: dict[str, bytes] = {
     "a path of a million steps": described(planner_data={"a": ("x",) * 1_000_000}),
     "a key that is none": described(planner_data={1: ("a",)}),
     "no metadata": pickle.dumps({}),
-    "metadata without anything": b"\x80\x02" + name("torch.distributed.checkpoint.metadata", "Metadata") + b")\x81.",
-    "metadata without its parts": b"\x80\x02" + name("torch.distributed.checkpoint.metadata", "Metadata") + b")\x81}b.",
-    "an index without anything": b"\x80\x02" + name("torch.distributed.checkpoint.metadata", "Metadata")
-    + b")\x81}(X\x0c\0\0\0storage_data}" + name("torch.distributed.checkpoint.metadata", "MetadataIndex") + b")\x81Nsub.",
+    "metadata without anything": b"\x80\x02" + name(DCP, "Metadata") + b")\x81.",
+    "metadata without its parts": b"\x80\x02" + name(DCP, "Metadata") + b")\x81}b.",
+    "an index without anything": b"\x80\x02" + name(DCP, "Metadata")
+    + b")\x81}(X\x0c\0\0\0storage_data}" + name(DCP, "MetadataIndex") + b")\x81Nsub.",
 }  # fmt: skip
 
 
@@ -338,3 +340,26 @@ def test_tensors_come_back(made: torch.Tensor) -> None:
     )
     assert got.tolist() == made.tolist() if made.dtype != torch.float8_e4m3fn else got.float().tolist() == [1, 1]
     assert again is got
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_what_older_and_newer_torch_wrote_is_read(protocol: int) -> None:
+    """TensorProperties came from another module, and objects had fewer attributes or will have more."""
+    index, info = MetadataIndex("a", [0], 0), filesystem._StorageInfo("__0_0.distcp", 0, 100)
+    whole = pickle.loads(described())
+    whole.storage_data = {index: info}
+    whole.storage_meta = StorageMeta(Path("/a/b"), "save", "load", [])
+    vars(whole)["of the future"] = {"more": [1, 2]}
+    vars(info)["of the future"] = None
+    del whole.version, info.transform_descriptors
+    data = pickle.dumps(whole, protocol)
+    if protocol == 2:
+        moved = b"torch.distributed._shard.sharded_tensor.metadata"
+        for name_of_it in (b"TensorProperties", b"_MEM_FORMAT_ENCODING"):
+            told = b"ctorch.distributed.checkpoint.metadata\n" + name_of_it
+            assert told in data
+            data = data.replace(told, b"c" + moved + b"\n" + name_of_it.removeprefix(b"_"))
+    loaded = load_metadata(data, "here")
+    assert loaded.state_dict_metadata == pickle.loads(described()).state_dict_metadata
+    assert loaded.storage_data == {index: filesystem._StorageInfo("__0_0.distcp", 0, 100)}
+    assert loaded.planner_data == {"a": ("a",)}
