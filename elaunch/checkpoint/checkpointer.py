@@ -197,8 +197,8 @@ class Checkpointer:
             if self._image is None:
                 self._image = Image(self._planned.share)
             self._image.fill(mine.planner())
-        except (MemoryError, OSError) as error:
-            return f"no memory for a copy of its state: {describe(error)}"
+        except (MemoryError, OSError, RuntimeError) as error:  # the last one is torch's, for memory too
+            return f"its state could not be copied: {describe(error)}"
         return ""
 
     def _described(self) -> tuple[Described, bool]:

@@ -115,6 +115,8 @@ class Memory:
     def tensor(self, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         """The tensor whose bytes begin at ``offset``."""
         size = torch.Size(shape).numel() * dtype.itemsize
+        if not size:
+            return torch.empty(shape, dtype=dtype)  # where it would stand may be no place for its type
         return self._bytes[offset : offset + size].view(dtype).view(shape)
 
     def close(self) -> None:

@@ -60,12 +60,17 @@ class Record:
         return self.state.get(name, default)
 
 
+class _Instructions(dict[int, Any]):
+    def __missing__(self, code: int) -> Any:
+        raise pickle.UnpicklingError(f"the instruction {code:#04x} has no place in a checkpoint")
+
+
 class Machine(_Python):  # type: ignore[misc]
     """Reads one pickle. ``names`` are what it may name, by (module, name)."""
 
-    dispatch: ClassVar[dict[int, Any]] = {
-        getattr(pickle, name)[0]: _Python.dispatch[getattr(pickle, name)[0]] for name in _INSTRUCTIONS.split()
-    }
+    dispatch: ClassVar[dict[int, Any]] = _Instructions(
+        (getattr(pickle, name)[0], _Python.dispatch[getattr(pickle, name)[0]]) for name in _INSTRUCTIONS.split()
+    )
 
     def __init__(self, data: bytes, names: Mapping[tuple[str, str], Any]) -> None:
         super().__init__(io.BytesIO(data))

@@ -6,7 +6,6 @@ while the program takes its groups down. A round that a rank does not join ends 
 
 from __future__ import annotations
 
-import itertools
 import os
 from datetime import timedelta
 from typing import Protocol
@@ -16,8 +15,6 @@ import torch.distributed as dist
 
 from elaunch.errors import CheckpointError
 from elaunch.worker.progress import unwatched
-
-_opened = itertools.count()
 
 
 class Ranks(Protocol):
@@ -143,8 +140,8 @@ def connect(timeout: float, count: int) -> list[Ranks]:
         )
     if not together or dist.get_world_size() == 1:
         return [Alone() for _ in range(count)]
-    number = next(_opened)
     store = dist.distributed_c10d._get_default_store()
+    number = store.add(f"elaunch/checkpoint/opened/{dist.get_rank()}", 1)  # not counted here: processes come and go
     return [
         Together(
             dist.PrefixStore(f"elaunch/checkpoint/{number}.{which}", store),
