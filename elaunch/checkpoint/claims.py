@@ -84,14 +84,13 @@ class Claim:
     def prepare(self) -> None:
         """Before a save: claim anew a directory that was removed, take away what earlier saves have left.
 
-        Raises DirectoryInUseError and FencedError where another has it now, and OSError.
+        Raises DirectoryInUseError where another has it now, and as ``check()`` does, and OSError.
         """
-        if self.gone:
-            self.gone = self.number not in _numbers(self.storage)
-        if self.gone:
+        if self.gone and self.number not in _numbers(self.storage):
             again = claim(self.storage, self.owner, 0)
             self.hold.release()
-            self.number, self.hold, self.gone = again.number, again.hold, False
+            self.number, self.hold = again.number, again.hold
+        self.check()
         _take_away(self.storage, self.number + 1)
 
     def retired(self) -> str:
@@ -101,8 +100,13 @@ class Claim:
         more remove a checkpoint than it can commit one. Raises as ``check()`` does.
         """
         path = f"{layout.RETIRED}/{layout.retired_name(self.number)}"
-        self.storage.make(path)
         self.check()
+        self.storage.make(path)
+        try:
+            self.check()
+        except CheckpointError:
+            self.storage.discard(path)
+            raise
         return path
 
     def release(self) -> None:
@@ -117,33 +121,38 @@ def claim(storage: Storage, owner: Owner, patience: float, sleep: Callable[[floa
     Raises DirectoryInUseError after that, FencedError where a later generation of the same job has it.
     """
     deadline = time.monotonic() + patience
+    for path in (layout.CLAIMS, layout.STAGING, layout.RETIRED, layout.TRASH):
+        storage.make(path)  # now: a full disk may have no room for them when something is to be taken away
     for _ in range(_MOST_TRIES):
-        _wait_for_others(storage, owner, deadline, sleep)
-        if (got := _try(storage, owner)) is not None:
+        committed = Catalog(storage).latest_claim()  # where the claims of what is there were lost
+        newest = _when_free(storage, owner, deadline, sleep)
+        if (got := _try(storage, owner, max(newest, committed) + 1)) is not None:
             return got
     raise CheckpointError(f"{storage.url}: {_MOST_TRIES} times others claimed it first; how many programs write there?")
 
 
-def _wait_for_others(storage: Storage, owner: Owner, deadline: float, sleep: Callable[[float], None]) -> None:
-    while (other := _who_stands(storage, owner)) is not None:
+def _when_free(storage: Storage, owner: Owner, deadline: float, sleep: Callable[[float], None]) -> int:
+    """The number of the newest claim, 0 for none, once it keeps this owner out no more."""
+    while newest := max(_numbers(storage), default=0):
+        try:
+            other = _owner(storage, newest)
+        except FileNotFoundError:
+            continue  # a newer one has taken its place
         if owner.is_superseded_by(other):
             raise FencedError(f"{storage.url}: {other} has claimed it before {owner} could")
+        path = f"{layout.CLAIMS}/{layout.claim_name(newest)}"
+        if owner.supersedes(other) or not storage.held(path):
+            return newest
         if time.monotonic() >= deadline:
             raise DirectoryInUseError(
                 f"{storage.url}: {other} writes its checkpoints there; give each job a directory of its own"
             )
         sleep(_LOOK_SECONDS)
+    return 0
 
 
-def _try(storage: Storage, owner: Owner) -> Claim | None:
-    """Make the claim with the next number; None where something has changed meanwhile."""
-    for path in (layout.CLAIMS, layout.STAGING, layout.RETIRED, layout.TRASH):
-        storage.make(path)  # now: a full disk may have no room for them when something is to be taken away
-    committed = Catalog(storage).latest_claim()
-    newest = max(_numbers(storage), default=0)
-    if _who_stands(storage, owner) is not None:
-        return None
-    number = max(newest, committed) + 1  # also where the claims of what is there were lost
+def _try(storage: Storage, owner: Owner, number: int) -> Claim | None:
+    """Make the claim of this number; None where another was faster."""
     path = f"{layout.CLAIMS}/{layout.claim_name(number)}"
     hold = storage.claim(path, json.dumps(asdict(owner)).encode())
     if hold is None:
@@ -158,19 +167,6 @@ def _try(storage: Storage, owner: Owner) -> Claim | None:
         hold.release()
         raise
     return Claim(storage, number, owner, hold)
-
-
-def _who_stands(storage: Storage, owner: Owner) -> Owner | None:
-    """Who keeps this owner out: a later start of the same job, or anyone else who lives."""
-    while newest := max(_numbers(storage), default=0):
-        try:
-            other = _owner(storage, newest)
-        except FileNotFoundError:
-            continue  # a newer one has taken its place
-        path = f"{layout.CLAIMS}/{layout.claim_name(newest)}"
-        stands = owner.is_superseded_by(other) or (not owner.supersedes(other) and storage.held(path))
-        return other if stands else None
-    return None
 
 
 def _numbers(storage: Storage) -> set[int]:
@@ -206,7 +202,7 @@ def _sweep(storage: Storage, number: int) -> None:
 
 
 def _take_away(storage: Storage, number: int) -> None:
-    """What claims before this number were at: out of sight, and deleted, or left in the trash for the next time."""
+    """What claims before this number were at: out of sight, then deleted, or else left in the trash for next time."""
     for path in storage.leftovers(number):
         above, _, name = path.rpartition("/")
         try:

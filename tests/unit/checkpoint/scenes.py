@@ -279,3 +279,39 @@ def _after_power_loss(files: lossy.Files, base: Path, promised: int) -> str:
         return repr(error)
     finally:
         shutil.rmtree(base)
+
+
+def save_and_freeze(root: Path, number: int, generation: int) -> tuple[list[str], bool]:
+    """As a generation of a job: restore, save, remove what is older, and freeze at one operation of that.
+
+    Once awake: what was told, and whether the save was committed.
+    """
+    told = Told(generation)
+    training, ckpt = _opened(root, told)
+    training.go_to(STEP)
+    with faulty.Disk(root, faulty.at(number, faulty.freeze)).watched():
+        ckpt.save(STEP)
+        outcome = ckpt.wait()
+    ckpt.close()
+    return [sentence for _, sentence in told.events], outcome.committed
+
+
+def go_on(root: Path, generation: int) -> int:
+    """As a later generation: restore, commit more, remove what is older; the step that was restored."""
+    training, ckpt = _opened(root, Told(generation))
+    restored = training.data.at
+    for step in (AFTER, AFTER + 1, AFTER + 2):
+        training.go_to(step)
+        ckpt.save(step)
+        assert ckpt.wait().committed, ckpt.wait()
+    ckpt.close()
+    return restored
+
+
+def all_go_on(roots: list[Path], generation: int) -> list[int]:
+    return [go_on(root, generation) for root in roots]
+
+
+def tree(root: Path) -> dict[str, bytes | None]:
+    """All that stands there."""
+    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
