@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.checkpoint import forge, scenes
+from tests.unit.crashes import forge, scenes
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

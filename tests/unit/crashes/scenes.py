@@ -22,7 +22,7 @@ from elaunch.checkpoint.ranks import Alone
 from elaunch.checkpoint.restoring import Restore, Wish
 from elaunch.checkpoint.states import States
 from elaunch.errors import CheckpointError
-from tests.unit.checkpoint import faulty, lossy
+from tests.unit.crashes import faulty, lossy
 
 torch.set_num_threads(1)
 

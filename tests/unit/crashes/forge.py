@@ -15,7 +15,7 @@ from typing import Any
 
 _SECONDS = 60.0
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["tests.unit.checkpoint.scenes"])
+_context.set_forkserver_preload(["tests.unit.crashes.scenes"])
 
 
 @dataclass

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from elaunch.checkpoint import layout
-from tests.unit.checkpoint import forge, scenes
+from tests.unit.crashes import forge, scenes
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

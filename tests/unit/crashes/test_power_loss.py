@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.checkpoint import forge, lossy, scenes
+from tests.unit.crashes import forge, lossy, scenes
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
