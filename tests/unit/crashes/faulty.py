@@ -142,3 +142,16 @@ def die(path: str) -> None:
 
 def freeze(path: str) -> None:
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # to this thread: so that it does not run on meanwhile
+
+
+def first(kind: str, part: str, action: Callable[[str], None]) -> Callable[[str, str, Callable[[], None]], None]:
+    """Act at the first operation of this kind whose path has this part; a write is half done before."""
+    left = [True]
+
+    def act(done: str, path: str, half: Callable[[], None]) -> None:
+        if left[0] and done == kind and part in path:
+            left[0] = False
+            half()
+            action(path)
+
+    return act

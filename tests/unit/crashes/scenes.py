@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from elaunch.checkpoint import Checkpointer, layout
+from elaunch.checkpoint import Checkpointer, PerRank, layout
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Owner
 from elaunch.checkpoint.committing import Outcome
@@ -107,7 +108,7 @@ def prepare(root: Path) -> None:
 
 def save_and_die(root: Path, number: int, said: Path) -> None:
     """Restore, save, remove what is older, and be killed at one operation of that."""
-    training, ckpt = _opened(root, Told(on_commit=lambda step: said.write_text(str(step))))
+    training, ckpt = opened(root, Told(on_commit=lambda step: said.write_text(str(step))))
     training.go_to(STEP)
     with faulty.Disk(root, faulty.at(number, faulty.die)).watched():
         ckpt.save(STEP)
@@ -117,7 +118,7 @@ def save_and_die(root: Path, number: int, said: Path) -> None:
 
 def operations(root: Path) -> list[tuple[str, str]]:
     """All that is done to the disk by one save and what follows it."""
-    training, ckpt = _opened(root, Told())
+    training, ckpt = opened(root, Told())
     training.go_to(STEP)
     with faulty.Disk(root).watched() as disk:
         ckpt.save(STEP)
@@ -133,7 +134,7 @@ def look_after_kill(root: Path, said: Path) -> str:
     if not promised <= there or (STEP not in there and 10 not in there):
         return f"lost: {sorted(there)} of {promised}"
     wrong = check(root, max(there))
-    training, ckpt = _opened(root, Told())
+    training, ckpt = opened(root, Told())
     training.go_to(AFTER)
     ckpt.save(AFTER)
     if not ckpt.wait().committed:
@@ -146,7 +147,7 @@ def save_in_trouble(template: Path, root: Path, number: int, code: int, lasting:
     """Have one save go wrong at an operation; what is wrong with what became of it, and whether it was reached."""
     shutil.copytree(template, root)
     told = Told()
-    training, ckpt = _opened(root, told)
+    training, ckpt = opened(root, told)
     training.go_to(STEP)
     kinds = faulty.NEEDING_SPACE if code in (errno.ENOSPC, errno.EDQUOT) else faulty.CHANGING
     act = faulty.from_then(number, kinds, faulty.fail(code)) if lasting else faulty.at(number, faulty.fail(code))
@@ -167,7 +168,7 @@ def save_in_trouble(template: Path, root: Path, number: int, code: int, lasting:
         wrong += f"; after it {ckpt.wait().error}"
     ckpt.close()
     wrong += check(root, AFTER)
-    _opened(root, Told())[1].close()
+    opened(root, Told())[1].close()
     return wrong + "".join(f"; left {path}" for path in left_over(root)), len(disk.done) > number
 
 
@@ -197,7 +198,7 @@ def left_over(root: Path) -> list[str]:
     return [str(path.relative_to(root)) for path in (*found, *claims[:-1])]
 
 
-def _opened(root: Path, told: Told) -> tuple[Training, Checkpointer]:
+def opened(root: Path, told: Told) -> tuple[Training, Checkpointer]:
     training = Training()
     ckpt = Checkpointer(root, training.state, keep_last=2, launcher=told)
     step = ckpt.restore()
@@ -234,7 +235,7 @@ def life(base: Path) -> list[tuple[str, str, Any]]:
     with faulty.Disk(base, after=note).watched():
         for start in ((10, 20, 30), (40, 50)):
             told = Told(on_commit=lambda step: done.append(("committed", "", step)))
-            training, ckpt = _opened(base / "run", told)
+            training, ckpt = opened(base / "run", told)
             for step in start:
                 training.go_to(step)
                 ckpt.save(step)
@@ -266,7 +267,7 @@ def _after_power_loss(files: lossy.Files, base: Path, promised: int) -> str:
     lossy.lay_out(files, str(base))
     try:
         told = Told()
-        training, ckpt = _opened(base / "run", told)
+        training, ckpt = opened(base / "run", told)
         at = training.data.at
         training.go_to(at + 1)
         ckpt.save(at + 1)
@@ -287,7 +288,7 @@ def save_and_freeze(root: Path, number: int, generation: int) -> tuple[list[str]
     Once awake: what was told, and whether the save was committed.
     """
     told = Told(generation)
-    training, ckpt = _opened(root, told)
+    training, ckpt = opened(root, told)
     training.go_to(STEP)
     with faulty.Disk(root, faulty.at(number, faulty.freeze)).watched():
         ckpt.save(STEP)
@@ -298,7 +299,7 @@ def save_and_freeze(root: Path, number: int, generation: int) -> tuple[list[str]
 
 def go_on(root: Path, generation: int) -> int:
     """As a later generation: restore, commit more, remove what is older; the step that was restored."""
-    training, ckpt = _opened(root, Told(generation))
+    training, ckpt = opened(root, Told(generation))
     restored = training.data.at
     for step in (AFTER, AFTER + 1, AFTER + 2):
         training.go_to(step)
@@ -315,3 +316,28 @@ def all_go_on(roots: list[Path], generation: int) -> list[int]:
 def tree(root: Path) -> dict[str, bytes | None]:
     """All that stands there."""
     return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
+
+
+def pair(
+    root: Path, store: Path, rank: int, generation: int, where: tuple[int, str, str] | None, steps: tuple[int, ...]
+) -> tuple[int, list[str], bool]:
+    """One of two ranks: restore and save; at ``where`` a rank is frozen, at an operation of a kind on some path.
+
+    The step restored, what was told, and whether the last save was committed.
+    """
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+    training, own, told = Training(), torch.zeros(3), Told(generation)
+    state = {**training.state, "own": PerRank(own)}
+    ckpt = Checkpointer(root, state, keep_last=2, launcher=told, timeout=50)
+    restored = ckpt.restore()
+    assert training.is_at(restored)
+    act = faulty.first(*where[1:], faulty.freeze) if where and where[0] == rank else lambda kind, path, half: None
+    with faulty.Disk(root, act).watched():
+        for step in steps:
+            training.go_to(step)
+            own.fill_(step + rank)
+            ckpt.save(step)
+            outcome = ckpt.wait()
+    ckpt.close()
+    dist.destroy_process_group()
+    return restored, [sentence for _, sentence in told.events], outcome.committed

@@ -44,3 +44,39 @@ def test_frozen_at_every_operation(template: Path, folder: Path, frozen: list[fo
         saves.append(saved)
     assert saves.count(False) > 10
     assert saves.count(True) > 2
+
+
+PLACES = [
+    (0, "mkdir", "/staging/"),
+    (0, "listdir", "/claims"),
+    (0, "create", "__0_0.distcp"),
+    (1, "create", "__1_0.distcp"),
+    (1, "write", "__1_0.distcp"),
+    (1, "fsync", "__1_0.distcp"),
+    (0, "create", "manifest.json"),
+    (0, "rename", "/staging/"),
+]
+
+
+def test_one_of_two_ranks_is_frozen(folder: Path, frozen: list[forge.Child]) -> None:
+    cases = []
+    for number, where in enumerate(PLACES):
+        root = folder / f"{number}"
+        first = [forge.start(scenes.pair, root, folder / f"{number}.first", rank, 1, None, (10,)) for rank in (0, 1)]
+        assert [child.value() for child in first] == [(0, [], True)] * 2
+        both = [forge.start(scenes.pair, root, folder / f"{number}.old", rank, 2, where, (20,)) for rank in (0, 1)]
+        frozen += both
+        cases.append((root, where, both))
+    for root, where, both in cases:
+        assert both[where[0]].await_frozen(), where
+        store = root.with_suffix(".new")
+        new = [forge.start(scenes.pair, root, store, rank, 3, None, (30, 40)) for rank in (0, 1)]
+        assert [child.value() for child in new] == [(10, [], True)] * 2, where
+        before = scenes.tree(root)
+        both[where[0]].wake()
+        (_, events, saved), (_, _, saved_too) = [child.value() for child in both]
+        assert not (saved or saved_too), where
+        assert len(events) == 1, (where, events)
+        assert "generation 3" in events[0] or "No such file" in events[0], events
+        assert scenes.tree(root) == before, (where, events)
+        assert scenes.steps(root) == {10, 30, 40}  # the one that was restored is not removed

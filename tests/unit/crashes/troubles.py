@@ -1,0 +1,173 @@
+"""What the processes of test_trouble.py do: each makes one kind of trouble for itself while it saves."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from elaunch.checkpoint import Checkpointer
+from tests.unit.crashes import faulty
+from tests.unit.crashes.scenes import Told, Training, check, left_over, opened, steps
+
+_CLONE_NEWNS = 0x20000
+_MS_RDONLY, _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE, _MNT_DETACH = 1, 32, 4096, 16384, 1 << 18, 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def on_a_full_disk(folder: Path) -> str:
+    _mount(folder, "size=256k")
+    root, filler = folder / "run", folder / "filler"
+
+    def fill() -> None:
+        with filler.open("wb", buffering=0) as file:
+            with pytest.raises(OSError, match="No space left"):
+                while True:
+                    file.write(b"\0" * 4096)
+
+    return _disturbed(root, fill, filler.unlink)
+
+
+def on_a_read_only_disk(folder: Path) -> str:
+    _mount(folder, "size=1m")
+    root = folder / "run"
+
+    def cover() -> None:
+        _bind(root, root)
+        _checked(_libc.mount(None, str(root).encode(), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY, None))
+
+    return _disturbed(root, cover, lambda: _unmount(root))
+
+
+def on_an_unmounted_disk(folder: Path) -> list[str]:
+    disk, place = folder / "disk", folder / "place"
+    disk.mkdir()
+    place.mkdir()
+    _mount(disk, "size=1m")
+    _bind(disk, place)
+    told = Told()
+    training, ckpt = opened(place / "run", told)
+    assert _save(training, ckpt, 10)
+    _unmount(place)
+    assert not _save(training, ckpt, 20)
+    assert not _save(training, ckpt, 30)
+    assert not steps(place / "run")
+    _bind(disk, place)
+    assert _save(training, ckpt, 40)
+    assert steps(place / "run") == {10, 40}
+    ckpt.close()
+    return [sentence for _, sentence in told.events]
+
+
+def without_permission(root: Path) -> str:
+    return _disturbed(root, lambda: os.seteuid(65534), lambda: os.seteuid(0))
+
+
+def with_a_limit(root: Path) -> str:
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    return _disturbed(
+        root,
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (256, hard)),
+        lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard)),
+    )
+
+
+def moved_away(root: Path) -> list[str]:
+    told = Told()
+    training, ckpt = opened(root, told)
+    root.rename(root.with_suffix(".away"))
+    assert not _save(training, ckpt, 30)
+    root.with_suffix(".away").rename(root)
+    assert _save(training, ckpt, 40)
+    ckpt.close()
+    assert not check(root, 40)
+    assert steps(root) == {20, 40}
+    return [sentence for _, sentence in told.events]
+
+
+def removed(root: Path) -> list[str]:
+    told = Told()
+    training, ckpt = opened(root, told)
+    root.rename(root.with_suffix(".away"))
+    assert not _save(training, ckpt, 30)
+    assert _save(training, ckpt, 40)
+    assert _save(training, ckpt, 50)
+    ckpt.close()
+    assert not check(root, 50)
+    assert steps(root) == {40, 50}
+    return [sentence for _, sentence in told.events]
+
+
+def removed_meanwhile(root: Path) -> list[str]:
+    told = Told()
+    training, ckpt = opened(root, told)
+    away = faulty.first("fsync", ".distcp", lambda path: root.rename(root.with_suffix(".away")))
+    with faulty.Disk(root, away).watched():
+        assert not _save(training, ckpt, 30)
+    while not _save(training, ckpt, 40):
+        assert len(told.events) < 3, told.events
+    ckpt.close()
+    assert not check(root, 40)
+    return [sentence for _, sentence in told.events]
+
+
+def restored_on_a_full_disk(root: Path) -> str:
+    told, training = Told(), Training()
+    ckpt = Checkpointer(root, training.state, launcher=told)
+    full = faulty.from_then(0, faulty.NEEDING_SPACE, faulty.fail(errno.ENOSPC))
+    with faulty.Disk(root, full).watched():
+        assert ckpt.restore() == 20
+    assert training.is_at(20)
+    ckpt.close()
+    return told.events[0][1]
+
+
+def _disturbed(root: Path, trouble: Callable[[], object], over: Callable[[], object]) -> str:
+    """Save before, amid and after the trouble; what was told of it."""
+    told = Told()
+    training, ckpt = opened(root, told)
+    assert _save(training, ckpt, 21)
+    trouble()
+    assert not _save(training, ckpt, 30)
+    assert not _save(training, ckpt, 31)
+    over()
+    assert steps(root) >= {21}
+    assert not steps(root) & {30, 31}
+    assert not check(root, 21)
+    assert _save(training, ckpt, 40)
+    ckpt.close()
+    assert not check(root, 40)
+    assert not left_over(root)
+    assert [kind for kind, _ in told.events] == ["checkpoint_failed"] * 2, told.events
+    return told.events[0][1]
+
+
+def _save(training: Training, ckpt: Checkpointer, step: int) -> bool:
+    training.go_to(step)
+    ckpt.save(step)
+    return ckpt.wait().committed
+
+
+def _mount(folder: Path, options: str) -> None:
+    """A small file system in a namespace of this process's own."""
+    _checked(_libc.unshare(_CLONE_NEWNS))
+    _checked(_libc.mount(b"none", b"/", None, _MS_REC | _MS_PRIVATE, None))
+    _checked(_libc.mount(b"tmpfs", str(folder).encode(), b"tmpfs", 0, options.encode()))
+
+
+def _bind(what: Path, where: Path) -> None:
+    _checked(_libc.mount(str(what).encode(), str(where).encode(), None, _MS_BIND, None))
+
+
+def _unmount(where: Path) -> None:
+    _checked(_libc.umount2(str(where).encode(), _MNT_DETACH))
+
+
+def _checked(result: int) -> None:
+    if result:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
