@@ -174,6 +174,8 @@ class Checkpointer:
                 told = {"code": problem.code, "error": str(problem)}
             except OSError as problem:
                 told = {"code": CheckpointError.code, "error": describe(problem)}
+            if told["error"]:
+                self._launcher.tell("checkpoint_refused", told["error"])
         told = json.loads(self._front.tell(json.dumps(told).encode()))
         if told["error"]:
             raise _KINDS.get(told["code"], CheckpointError)(told["error"])

@@ -67,14 +67,13 @@ class Claim:
 
     def check(self) -> None:
         """Raises FencedError where a newer run has claimed the directory, CheckpointError where the claim is gone."""
-        numbers = _numbers(self.storage)
-        newest = max(numbers, default=0)
+        newest = max(_numbers(self.storage), default=0)
         if newest > self.number:
             raise FencedError(
                 f"{self.storage.url}: {_name_of(self.storage, newest)} has claimed it after {self.owner}, "
                 "whose saves are refused from now on"
             )
-        self.gone = self.number not in numbers
+        self.gone = not self._is_there()
         if self.gone:
             raise CheckpointError(
                 f"{self.storage.url}: the claim of this run is not there any more (was the directory removed, or its "
@@ -86,7 +85,7 @@ class Claim:
 
         Raises DirectoryInUseError where another has it now, and as ``check()`` does, and OSError.
         """
-        if self.gone and self.number not in _numbers(self.storage):
+        if self.gone and not self._is_there():
             again = claim(self.storage, self.owner, 0)
             self.hold.release()
             self.number, self.hold = again.number, again.hold
@@ -108,6 +107,13 @@ class Claim:
             self.storage.discard(path)
             raise
         return path
+
+    def _is_there(self) -> bool:
+        """Whether the claim of this number is this one: where the directory was removed, others count from 1 again."""
+        try:
+            return _owner(self.storage, self.number) == self.owner
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         """Let another program have the directory at once."""

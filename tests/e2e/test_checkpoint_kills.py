@@ -54,7 +54,8 @@ def kill(pids: list[int]) -> None:
 def test_at_two_hundred_random_instants(job: MakeJob) -> None:
     dice = random.Random(SEED)
     one = job(
-        "--standalone", "--nproc-per-node=2", f"--max-restarts={RANK_KILLS + 50}", "--rdzv-id=kills", "--crash-loop=0", "--suspect-after=0",
+        "--standalone", "--nproc-per-node=2", f"--max-restarts={RANK_KILLS + 50}", "--rdzv-id=kills",
+        "--crash-loop=0", "--suspect-after=0",
         "--preload=torch.distributed.checkpoint,elaunch.checkpoint.checkpointer",
         program=[str(PROGRAMS / "resaving.py")],
     )  # fmt: skip

@@ -1,7 +1,7 @@
 """A program for tests that are to kill it: saves every step to a slow disk, and at its start checks what it restores.
 
-Each rank leaves $OUT/<generation>-<rank>.begun, with its pid in it, and .restored, and at the end a sentence in
-$OUT/wrong if anything was. It ends once $OUT/stop exists.
+The directory is $CHECKPOINTS, or $OUT/checkpoints. Each rank leaves $OUT/<generation>-<rank>.begun, with its pid in it,
+and .restored, and a sentence in .wrong if anything was. It ends once $OUT/stop exists.
 """
 
 import os
@@ -21,7 +21,7 @@ from elaunch.checkpoint.posix import Posix
 OUT = Path(os.environ["OUT"])
 RANK = int(os.environ["RANK"])
 NAME = f"{os.environ['ELAUNCH_GENERATION']}-{RANK}"
-DIRECTORY = OUT / "checkpoints"
+DIRECTORY = Path(os.environ.get("CHECKPOINTS", OUT / "checkpoints"))
 
 
 def leave(what: str, text: str) -> None:

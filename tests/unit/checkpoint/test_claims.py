@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint import layout
-from elaunch.checkpoint.claims import Owner, claim
+from elaunch.checkpoint import layout, locks, manifest
+from elaunch.checkpoint.claims import Claim, Owner, claim
+from elaunch.checkpoint.manifest import Manifest, Origin
 from elaunch.checkpoint.posix import Posix
 from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError
 
@@ -123,3 +125,147 @@ def test_a_claim_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / layout.CLAIMS / layout.claim_name(4)).write_text("{}")
     with pytest.raises(CheckpointError, match=r"00000004\.json: not a claim"):
         claim(Posix(tmp_path), _owner(), 0)
+
+
+def test_a_child_that_was_forked_does_not_keep_the_claim(tmp_path: Path) -> None:
+    code = """
+import os, sys
+from pathlib import Path
+from elaunch.checkpoint.claims import Owner, claim
+from elaunch.checkpoint.posix import Posix
+held = claim(Posix(Path(sys.argv[1])), Owner("first", "i", 1, "host", 42, 0.0), 0)
+if os.fork() == 0:
+    print("up", flush=True)
+    sys.stdin.read()
+else:
+    os.kill(os.getpid(), 9)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.wait()
+        claim(Posix(tmp_path), _owner("second"), 5).release()
+
+
+def test_onlookers_do_not_take_each_other_for_the_owner(tmp_path: Path) -> None:
+    storage = Posix(tmp_path)
+    claim(storage, _owner("first"), 0).release()
+    path = f"{layout.CLAIMS}/{layout.claim_name(1)}"
+    looking = locks.shared(tmp_path / path)
+    assert looking is not None
+    assert not storage.held(path)
+    claim(storage, _owner("second"), 0).release()
+    looking.release()
+
+
+def test_a_reader_keeps_a_checkpoint_from_being_removed(tmp_path: Path) -> None:
+    storage = Posix(tmp_path)
+    held = claim(storage, _owner(), 0)
+    name = _committed(storage, held, 5)
+    reading = storage.reading(f"{name}/{layout.MANIFEST}")
+    assert not storage.retire(name, held.retired())
+    assert storage.checkpoints() == [name]
+    reading.release()
+    assert storage.retire(name, held.retired())
+    assert storage.checkpoints() == []
+    assert storage.retire(name, held.retired())
+    with pytest.raises(FileNotFoundError):
+        storage.reading(f"{name}/{layout.MANIFEST}")
+
+
+def test_a_run_that_is_fenced_removes_no_checkpoint(tmp_path: Path) -> None:
+    storage = Posix(tmp_path)
+    old = claim(storage, _owner(generation=1), 0)
+    name = _committed(storage, old, 5)
+    retired = old.retired()
+    claim(storage, _owner(generation=2), 0)
+    with pytest.raises(FileNotFoundError):
+        storage.retire(name, retired)
+    with pytest.raises(FencedError):
+        old.retired()
+    assert storage.checkpoints() == [name]
+
+
+def test_claims_that_were_lost_are_counted_on_from_the_checkpoints(tmp_path: Path) -> None:
+    storage = Posix(tmp_path)
+    for generation in (1, 2, 3):
+        held = claim(storage, _owner(generation=generation), 0)
+    _committed(storage, held, 5)
+    shutil.rmtree(tmp_path / layout.PRIVATE)
+    assert claim(Posix(tmp_path), _owner("second"), 0).number == 4
+
+
+def test_what_a_killed_claimer_left_is_swept(tmp_path: Path) -> None:
+    storage = Posix(tmp_path)
+    storage.make(layout.CLAIMS)
+    left = [tmp_path / layout.CLAIMS / layout.temporary_name("00000001.json"), tmp_path / layout.PRIVATE / "mine.json"]
+    for path in left:
+        path.write_text("{")
+    claim(storage, _owner(), 0)
+    assert [path.exists() for path in left] == [False, True]
+
+
+def test_a_claim_whose_file_is_swept_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Posix(tmp_path)
+    real, swept = os.link, []
+
+    def link(source: Path, target: Path) -> None:
+        if not swept:
+            swept.append(source)
+            os.unlink(source)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    assert claim(storage, _owner(), 0).number == 1
+    assert len(swept) == 1
+
+
+def test_a_claim_that_comes_late_to_a_number_that_is_free_again_is_not_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = Posix(tmp_path)
+    real, once = os.link, [True]
+
+    def link(source: Path, target: Path) -> None:
+        if once:
+            once.clear()
+            for generation in (2, 3):
+                claim(Posix(tmp_path), _owner(generation=generation), 0)
+        real(source, target)
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(FencedError, match="generation 3"):
+        claim(storage, _owner(generation=1), 0)
+    assert storage.names(layout.CLAIMS) == [layout.claim_name(2)]
+
+
+def test_a_claim_that_is_gone_is_made_anew_by_the_next_save_but_one(tmp_path: Path) -> None:
+    storage = Posix(tmp_path)
+    held = claim(storage, _owner(), 0)
+    shutil.rmtree(tmp_path)
+    with pytest.raises(CheckpointError, match="was the directory removed"):
+        held.prepare()
+    held.prepare()
+    held.check()
+    assert storage.held(f"{layout.CLAIMS}/{layout.claim_name(held.number)}")
+
+
+def test_a_directory_that_another_job_has_begun_anew_is_not_taken_back(tmp_path: Path) -> None:
+    held = claim(Posix(tmp_path), _owner("first"), 0)
+    shutil.rmtree(tmp_path)
+    other = claim(Posix(tmp_path), _owner("second"), 0)
+    with pytest.raises(CheckpointError, match="its file system unmounted"):
+        held.prepare()
+    with pytest.raises(DirectoryInUseError):
+        held.prepare()
+    other.check()
+
+
+def _committed(storage: Posix, held: Claim, step: int) -> str:
+    staging = storage.staging(step, 1, held.number)
+    storage.make(staging)
+    known = Manifest(step, 1, Origin(claim=held.number), {}, {})
+    return storage.publish(staging, layout.step_name(step), manifest.encode(known))
