@@ -16,7 +16,10 @@ _MOST_BYTES = 1 << 20
 
 def suspects(storage: Storage) -> frozenset[int]:
     """Steps from which ``LIMIT`` starts in a row have come to no save."""
-    return frozenset(step for step, count in _read(storage).items() if count >= LIMIT)
+    try:
+        return frozenset(step for step, count in _read(storage).items() if count >= LIMIT)
+    except OSError:
+        return frozenset()  # nobody knows, and the newest is as good as any
 
 
 def begun(storage: Storage, step: int) -> None:

@@ -104,6 +104,9 @@ class Checkpointer:
             if first and wish.step >= 0:
                 self._launcher.missing(wish.step, str(error))
             raise
+        if self._claim is not None and self._last.step >= 0:
+            self._claim.turn()
+        self._last = Outcome(-1, error="nothing was saved since the restore")
         if first:
             name = self._restored.name
             if planned is None and name:

@@ -57,13 +57,17 @@ class Owner:
 
 @dataclass(slots=True)
 class Claim:
-    """The right to write, while no newer claim exists. ``gone`` is whether its file was found to be away."""
+    """The right to write, while no newer claim exists.
+
+    ``gone`` is whether its file was found to be away, ``turned`` whether the program went back to an older step.
+    """
 
     storage: Storage
     number: int
     owner: Owner
     hold: Hold
     gone: bool = False
+    turned: bool = False
 
     def check(self) -> None:
         """Raises FencedError where a newer run has claimed the directory, CheckpointError where the claim is gone."""
@@ -86,11 +90,16 @@ class Claim:
         Raises DirectoryInUseError where another has it now, and as ``check()`` does, and OSError.
         """
         if self.gone and not self._is_there():
-            again = claim(self.storage, self.owner, 0)
-            self.hold.release()
-            self.number, self.hold = again.number, again.hold
+            self._become(claim(self.storage, self.owner, 0))
         self.check()
+        if self.turned:
+            self._become(_try(self.storage, self.owner, self.number + 1))
+            self.check()
         _take_away(self.storage, self.number + 1)
+
+    def turn(self) -> None:
+        """From the next save on all comes after what was saved so far, whatever its step: later claims are newer."""
+        self.turned = True
 
     def retired(self) -> str:
         """Where checkpoints that this run removes are moved to.
@@ -107,6 +116,11 @@ class Claim:
             self.storage.discard(path)
             raise
         return path
+
+    def _become(self, other: Claim | None) -> None:
+        if other is not None:
+            self.hold.release()
+            self.number, self.hold, self.turned = other.number, other.hold, False
 
     def _is_there(self) -> bool:
         """Whether the claim of this number is this one: where the directory was removed, others count from 1 again."""

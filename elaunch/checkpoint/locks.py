@@ -30,6 +30,9 @@ class FileLock:
         if fd >= 0:
             os.close(fd)
 
+    def __del__(self) -> None:
+        self.release()  # of a checkpointer that was dropped, and not closed
+
     def is_of(self, path: Path) -> bool:
         """Whether the path still leads to this file."""
         try:

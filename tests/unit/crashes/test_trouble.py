@@ -61,6 +61,14 @@ def test_counts_and_marks_that_cannot_be_written_keep_nobody_from_restoring(temp
     assert "is not counted" in forge.run(troubles.restored_on_a_full_disk, _copy(template, folder))
 
 
+def test_what_was_saved_after_going_back_is_newer(template: Path, folder: Path) -> None:
+    assert forge.run(troubles.gone_back, _copy(template, folder)) == [
+        "step-00000020",  # which was restored
+        "step-00000021",
+        "step-00000022.claim-4",
+    ]
+
+
 def _copy(template: Path, folder: Path) -> Path:
     root = folder / "run"
     shutil.copytree(template, root)

@@ -125,6 +125,24 @@ def restored_on_a_full_disk(root: Path) -> str:
     return told.events[0][1]
 
 
+def gone_back(root: Path) -> list[str]:
+    """Go back to an older step in the middle of a program, and save less far than before."""
+    told = Told()
+    training, ckpt = opened(root, told)
+    assert _save(training, ckpt, 30)
+    assert ckpt.restore(step=20) == 20
+    assert training.is_at(20)
+    assert _save(training, ckpt, 22)
+    assert not check(root, 22)
+    assert ckpt.restore(step=20) == 20
+    assert _save(training, ckpt, 22)
+    assert not check(root, 22)
+    assert _save(training, ckpt, 21)
+    ckpt.close()
+    names = sorted(path.name for path in root.glob("step-*"))
+    return [*names, *(kind for kind, _ in told.events)]
+
+
 def _disturbed(root: Path, trouble: Callable[[], object], over: Callable[[], object]) -> str:
     """Save before, amid and after the trouble; what was told of it."""
     told = Told()
