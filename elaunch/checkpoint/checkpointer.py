@@ -263,8 +263,7 @@ class Checkpointer:
         gone = to_remove(catalog.committed(), self._keep, frozenset(catalog.marks()), frozenset({self._restored.name}))
         retired = self._claim.retired() if gone else ""
         for one in gone:
-            if self._storage.retire(one.name, retired):
-                catalog.unmark(one.name)
+            self._storage.retire(one.name, retired)
 
     def _anywhere(self, here: bool) -> bool:
         """Whether it is so on any rank."""

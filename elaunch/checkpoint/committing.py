@@ -135,13 +135,16 @@ class Save:
         return Outcome(self.step, name, manifest.digest(written), size, time.monotonic() - began)
 
     def _named(self, staging: str, written: bytes) -> str:
-        """Publish under the step's name, or one of its own where this step was saved before."""
+        """Publish under the step's name, or one of its own where this step was saved before.
+
+        A name that was set aside once is not used again, though what had it is gone: whoever found the damage, and was
+        held up, would mark what has the name now.
+        """
         if self.claim is None:
             raise RuntimeError("rank 0 has no claim")
         name = layout.step_name(self.step)
-        if name in self.storage.names(""):
+        if name in self.storage.names("") or f"{name}.json" in self.storage.names(layout.MARKS):
             name = layout.step_name(self.step, self.claim.number)
-        self.storage.remove(layout.mark_of(name))  # of one that is gone: its mark may have been left
         return self.storage.publish(staging, name, written)
 
     def _cleared(self, staging: str) -> str:

@@ -69,6 +69,11 @@ def test_what_was_saved_after_going_back_is_newer(template: Path, folder: Path) 
     ]
 
 
+def test_a_name_that_was_set_aside_is_not_used_again(template: Path, folder: Path) -> None:
+    names = forge.run(troubles.set_aside_before, _copy(template, folder))
+    assert names == ["step-00000020", "step-00000030.claim-2"]
+
+
 def _copy(template: Path, folder: Path) -> Path:
     root = folder / "run"
     shutil.copytree(template, root)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint.catalog import Catalog
+from elaunch.checkpoint.posix import Posix
 from tests.unit.crashes import faulty
 from tests.unit.crashes.scenes import Told, Training, check, left_over, opened, steps
 
@@ -141,6 +143,16 @@ def gone_back(root: Path) -> list[str]:
     ckpt.close()
     names = sorted(path.name for path in root.glob("step-*"))
     return [*names, *(kind for kind, _ in told.events)]
+
+
+def set_aside_before(root: Path) -> list[str]:
+    """Save a step whose name was set aside once, when another checkpoint had it that is gone."""
+    Catalog(Posix(root)).mark("step-00000030", "damaged")
+    training, ckpt = opened(root, Told())
+    assert _save(training, ckpt, 30)
+    ckpt.close()
+    assert not check(root, 30)
+    return sorted(path.name for path in root.glob("step-*"))
 
 
 def _disturbed(root: Path, trouble: Callable[[], object], over: Callable[[], object]) -> str:
