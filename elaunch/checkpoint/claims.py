@@ -8,6 +8,7 @@ what it would have published. That holds for a process that was frozen at any in
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -91,10 +92,11 @@ class Claim:
         """
         if self.gone and not self._is_there():
             self._become(claim(self.storage, self.owner, 0))
+        elif self.turned:
+            newest = max(_numbers(self.storage), default=0)
+            if newest == self.number or (newest and _owner(self.storage, newest) == self.owner):  # half made before
+                self._become(_try(self.storage, self.owner, newest + 1))
         self.check()
-        if self.turned:
-            self._become(_try(self.storage, self.owner, self.number + 1))
-            self.check()
         _take_away(self.storage, self.number + 1)
 
     def turn(self) -> None:
@@ -138,7 +140,7 @@ def claim(storage: Storage, owner: Owner, patience: float, sleep: Callable[[floa
     """Claim a directory, and take away what older runs had not published.
 
     A live owner that this one does not supersede is waited for, for ``patience`` seconds: its process may be ending.
-    Raises DirectoryInUseError after that, FencedError where a later generation of the same job has it.
+    Raises DirectoryInUseError after that, FencedError where a later generation of the same job has it, and OSError.
     """
     deadline = time.monotonic() + patience
     for path in (layout.CLAIMS, layout.STAGING, layout.RETIRED, layout.TRASH):
@@ -153,11 +155,15 @@ def claim(storage: Storage, owner: Owner, patience: float, sleep: Callable[[floa
 
 def _when_free(storage: Storage, owner: Owner, deadline: float, sleep: Callable[[float], None]) -> int:
     """The number of the newest claim, 0 for none, once it keeps this owner out no more."""
+    missed = 0
     while newest := max(_numbers(storage), default=0):
         try:
             other = _owner(storage, newest)
-        except FileNotFoundError:
-            continue  # a newer one has taken its place
+        except FileNotFoundError:  # a newer one has taken its place
+            missed += 1
+            if missed > _MOST_TRIES:
+                raise
+            continue
         if owner.is_superseded_by(other):
             raise FencedError(f"{storage.url}: {other} has claimed it before {owner} could")
         path = f"{layout.CLAIMS}/{layout.claim_name(newest)}"
@@ -212,13 +218,14 @@ def _name_of(storage: Storage, number: int) -> str:
 def _sweep(storage: Storage, number: int) -> None:
     """Take away what older claims were writing and removing, and all that is left over, but for the newest claim."""
     _take_away(storage, number)
-    for name in storage.names(layout.CLAIMS):
-        older = layout.claim_of(name.removesuffix(".beat"))
-        if older is not None and older < number:
-            storage.remove(f"{layout.CLAIMS}/{name}")
-    for path in (layout.PRIVATE, layout.CLAIMS, layout.MARKS):
-        for name in filter(layout.is_temporary, storage.names(path)):
-            storage.remove(f"{path}/{name}")
+    with contextlib.suppress(OSError):  # the rest is in nobody's way
+        for name in storage.names(layout.CLAIMS):
+            older = layout.claim_of(name.removesuffix(".beat"))
+            if older is not None and older < number:
+                storage.remove(f"{layout.CLAIMS}/{name}")
+        for path in (layout.PRIVATE, layout.CLAIMS, layout.MARKS):
+            for name in filter(layout.is_temporary, storage.names(path)):
+                storage.remove(f"{path}/{name}")
 
 
 def _take_away(storage: Storage, number: int) -> None:

@@ -69,6 +69,12 @@ def test_what_was_saved_after_going_back_is_newer(template: Path, folder: Path) 
     ]
 
 
+def test_going_back_may_fail_anywhere_and_the_next_save_is_newer_all_the_same(template: Path, folder: Path) -> None:
+    count, wrong = forge.run(troubles.gone_back_in_trouble, template, folder)
+    assert count > 30
+    assert not wrong, wrong
+
+
 def test_a_name_that_was_set_aside_is_not_used_again(template: Path, folder: Path) -> None:
     names = forge.run(troubles.set_aside_before, _copy(template, folder))
     assert names == ["step-00000020", "step-00000030.claim-2"]

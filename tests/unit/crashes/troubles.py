@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import itertools
 import os
 import resource
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -143,6 +145,26 @@ def gone_back(root: Path) -> list[str]:
     ckpt.close()
     names = sorted(path.name for path in root.glob("step-*"))
     return [*names, *(kind for kind, _ in told.events)]
+
+
+def gone_back_in_trouble(template: Path, into: Path) -> tuple[int, dict[int, str]]:
+    """Go back, and have the save after it fail at each of its operations; how many, and what is wrong then."""
+    wrong: dict[int, str] = {}
+    for number in itertools.count():
+        root = into / f"{number}"
+        shutil.copytree(template, root)
+        training, ckpt = opened(root, Told())
+        assert _save(training, ckpt, 30)
+        ckpt.restore(step=20)
+        with faulty.Disk(root, faulty.at(number, faulty.fail(errno.EIO))).watched() as disk:
+            _save(training, ckpt, 21)
+        said = "" if _save(training, ckpt, 22) else ckpt.wait().error
+        if said := said + check(root, 22):
+            wrong[number] = said
+        ckpt.close()
+        if len(disk.done) <= number:
+            return number, wrong
+    raise AssertionError
 
 
 def set_aside_before(root: Path) -> list[str]:
