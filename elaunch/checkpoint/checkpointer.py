@@ -96,7 +96,7 @@ class Checkpointer:
         else:
             wish = Wish(avoid=attempts.suspects(self._storage) if first else frozenset())
         tell, begin = self._launcher.tell, self._launcher.restoring
-        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner.host, tell, begin)
+        restore = Restore(self._storage, self._front, self._states, self._verify, self._owner, tell, begin)
         try:
             with elaunch.section("checkpoint restore", timeout=self._timeout):
                 self._restored = restore.run(wish)
@@ -234,6 +234,7 @@ class Checkpointer:
             raise RuntimeError("a save without a plan")
         origin = Origin(
             job=self._owner.job,
+            incarnation=self._owner.incarnation,
             generation=self._owner.generation,
             restart_count=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
             host=self._owner.host,

@@ -44,7 +44,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Who saved: ``job`` and the rest are empty or 0 outside of elaunch; ``saved_at`` is seconds since the epoch."""
+    """Who saved: ``job`` and the rest are empty or 0 outside of elaunch; ``saved_at`` is seconds since the epoch.
+
+    ``incarnation`` tells the job from an earlier one of the same name, whose generations were numbered from 1 as well.
+    """
 
     job: str = ""
     generation: int = 0
@@ -54,6 +57,11 @@ class Origin:
     saved_at: float = 0.0
     torch: str = ""
     elaunch: str = ""
+    incarnation: str = ""
+
+    def generation_in(self, job: str, incarnation: str) -> int:
+        """The generation of this very job that saved; 0 where another job did, or nobody's."""
+        return self.generation if (self.job, self.incarnation) == (job, incarnation) else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from elaunch.checkpoint import layout, manifest, unpickling
 from elaunch.checkpoint.catalog import Catalog
+from elaunch.checkpoint.claims import Owner
 from elaunch.checkpoint.committing import describe
 from elaunch.checkpoint.loading import Contents, Objects, adopt, load, read_metadata
 from elaunch.checkpoint.ranks import Ranks
@@ -33,7 +34,7 @@ class Wish:
     rewinds: tuple[tuple[int, int], ...] = ()
 
     def passes_over(self, step: int, generation: int) -> bool:
-        """Whether others are to be tried before this one; ``generation`` is the one that wrote it."""
+        """Whether others are to be tried before this one; ``generation`` wrote it, 0: none of this job."""
         return step in self.avoid or any(generation < later and step > to for later, to in self.rewinds)
 
 
@@ -53,7 +54,7 @@ class Restore:
     ranks: Ranks
     objects: Objects
     verify: bool
-    host: str
+    owner: Owner
     report: Callable[[str, str], None]
     begin: Callable[[int, str], None] = lambda step, path: None
     _failed: list[str] = field(init=False, default_factory=list)
@@ -105,7 +106,8 @@ class Restore:
                 self.report("checkpoint_set_aside", f"{name} has no {layout.MANIFEST}: it is no committed checkpoint")
             elif (known := self._looked_at(name, lambda: catalog.manifest(name))) is not None:  # noqa: B023
                 found.append(Committed(known.origin.claim, known.step, name))
-                if wish.passes_over(known.step, known.origin.generation):
+                generation = known.origin.generation_in(self.owner.job, self.owner.incarnation)
+                if wish.passes_over(known.step, generation):
                     later.add(name)
         for one in _wished(newest_first(found), wish, later, self.storage.url, marks):
             if (chosen := self._looked_at(one.name, lambda: self._chosen(catalog, one))) is not None:  # noqa: B023
@@ -155,7 +157,7 @@ class Restore:
         except FileNotFoundError as error:
             return {"kind": "error", "error": f"{describe(error)}; all hosts must see {self.storage.url}"}
         except OSError as error:
-            return {"kind": "unread", "error": f"rank {self.ranks.rank} on {self.host}: {describe(error)}"}
+            return {"kind": "unread", "error": f"rank {self.ranks.rank} on {self.owner.host}: {describe(error)}"}
         except ElaunchError as error:
             self._mine = error
             return {"kind": "state" if isinstance(error, StateError) else "error", "error": f"{name}: {error}"}

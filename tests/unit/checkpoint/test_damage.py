@@ -16,6 +16,7 @@ import torch
 
 from elaunch.checkpoint import Checkpointer, index, layout, manifest, sums
 from elaunch.checkpoint.archive import load_value
+from elaunch.checkpoint.launcher import NoLauncher
 from elaunch.checkpoint.loading import Contents, LoadPlanner, load, read_metadata
 from elaunch.checkpoint.plausible import check_metadata
 from elaunch.checkpoint.posix import Posix
@@ -207,7 +208,8 @@ class Attempt:
         held = objects(0)
         storage: Storage = Posix(self.path)
         states = States(held, rank=0, world=1)
-        restore = Restore(storage, Alone(), states, verify, "host", lambda _, sentence: self.told.append(sentence))
+        owner = NoLauncher().owner()
+        restore = Restore(storage, Alone(), states, verify, owner, lambda _, sentence: self.told.append(sentence))
         got = restore.run(Wish())
         marks = self.path / layout.MARKS
         names = sorted(file.name for file in marks.iterdir()) if marks.is_dir() else []

@@ -82,3 +82,10 @@ def test_a_manifest_that_says_what_cannot_be_is_refused(change: tuple[bytes, byt
     forged = body + sums.whole(body).encode() + b'"\n}\n'
     with pytest.raises(DamagedCheckpointError):
         manifest.decode(forged, "m")
+
+
+def test_a_generation_counts_for_its_own_job_only() -> None:
+    origin = Origin(job="train", generation=4, incarnation="b")
+    assert origin.generation_in("train", "b") == 4
+    assert origin.generation_in("train", "a") == 0  # begun anew since, under the same name
+    assert origin.generation_in("other", "b") == 0

@@ -177,7 +177,7 @@ def check(root: Path, step: int) -> str:
     training = Training()
     told = Told()
     objects = States(training.state, rank=0, world=1)
-    restored = Restore(Posix(root), Alone(), objects, True, "host", told.tell).run(Wish())  # type: ignore[arg-type]
+    restored = Restore(Posix(root), Alone(), objects, True, NoLauncher().owner(), told.tell).run(Wish())  # type: ignore[arg-type]
     if restored.step != step or not training.is_at(step) or told.events:
         return f"; restored {restored}, not {step}, as {training.data.at}: {told.events}"
     return ""
