@@ -66,7 +66,8 @@ def test_another_shape(stock: Path) -> None:
 
 
 def test_what_is_no_checkpoint(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "nothing", Path(__file__)):
+    (tmp_path / "file").write_text("no directory")
+    for path in (tmp_path, tmp_path / "nothing", tmp_path / "file"):
         with pytest.raises(CheckpointError, match=r"(no \.metadata|Not a directory)"):
             load(tmp_path / path, {"w": torch.zeros(5)})
 
