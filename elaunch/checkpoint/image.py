@@ -46,6 +46,9 @@ class Image:
     tail: bytes = field(init=False, default=b"")
     written: list[Written] = field(init=False, default_factory=list)
     _memory: Memory = field(init=False)
+    _targets: list[tuple[WriteItem, torch.Tensor]] = field(init=False)
+    _places: list[Written] = field(init=False)
+    _index: bytes = field(init=False)
 
     def __post_init__(self) -> None:
         tensors = [item for item in self.plan.items if item.type != WriteItemType.BYTE_IO]
@@ -56,6 +59,10 @@ class Image:
             self._memory.view[slot.offset : slot.data] = slot.envelope.head
             after = slot.data + slot.envelope.size
             self._memory.view[after : after + len(slot.envelope.tail)] = slot.envelope.tail
+        # An empty tensor has no bytes to copy, and its place may be aligned to nothing.
+        self._targets = [(slot.item, self._memory.tensor(slot)) for slot in self.slots if slot.envelope.size]
+        self._places = [Written(slot.item.index, slot.offset, slot.envelope.length) for slot in self.slots]
+        self._index = index.encode({slot.offset: slot.data for slot in self.slots})
 
     @property
     def size(self) -> int:
@@ -69,11 +76,8 @@ class Image:
     def fill(self, planner: SavePlanner) -> None:
         """Copy the state as it is now. ``planner`` resolves the items of the plan to tensors and bytes."""
         asynchronous = False
-        for slot in self.slots:
-            source = planner.resolve_data(slot.item).detach()
-            if not slot.envelope.size:  # no bytes to copy, and its place is aligned to nothing
-                continue
-            target = self._memory.tensor(slot.data, source.dtype, tuple(source.shape))
+        for item, target in self._targets:
+            source = planner.resolve_data(item).detach()
             target.copy_(source, non_blocking=True)
             asynchronous |= source.device.type != "cpu"
         self._append(planner)
@@ -81,18 +85,18 @@ class Image:
             torch.accelerator.synchronize()
 
     def _append(self, planner: SavePlanner) -> None:
-        self.written = [Written(slot.item.index, slot.offset, slot.envelope.length) for slot in self.slots]
+        self.written = list(self._places)
         tail = bytearray()
         for item in self.plan.items:
             if item.type == WriteItemType.BYTE_IO:
                 data = planner.resolve_data(item).getbuffer()
                 self.written.append(Written(item.index, self._memory.size + len(tail), len(data)))
                 tail += data
-        tail += index.encode({slot.offset: slot.data for slot in self.slots})
-        self.tail = bytes(tail)
+        self.tail = bytes(tail + self._index)
 
     def close(self) -> None:
         """Give the memory back."""
+        self._targets.clear()
         self._memory.close()
 
 
@@ -107,17 +111,19 @@ class Memory:
             self.view = memoryview(self._bytes.numpy())
             return
         self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
+        # A forked child (a data loader's worker) needs none of it, and would have the next save copy every page first.
+        for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK"):
+            if hasattr(mmap, advice):
+                self._map.madvise(getattr(mmap, advice))
         self.view = memoryview(self._map)[:size]
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
 
-    def tensor(self, offset: int, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
-        """The tensor whose bytes begin at ``offset``."""
-        size = torch.Size(shape).numel() * dtype.itemsize
-        if not size:
-            return torch.empty(shape, dtype=dtype)  # where it would stand may be no place for its type
-        return self._bytes[offset : offset + size].view(dtype).view(shape)
+    def tensor(self, slot: Slot) -> torch.Tensor:
+        """The tensor that stands in this place."""
+        data = slot.item.tensor_data
+        return (
+            self._bytes[slot.data : slot.data + slot.envelope.size].view(data.properties.dtype).view(data.chunk.sizes)
+        )
 
     def close(self) -> None:
         """Let go of it; the memory is gone when no tensor looks at it any more."""
