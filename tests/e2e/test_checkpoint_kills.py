@@ -17,8 +17,8 @@ from tests.e2e.harness import PROGRAMS, Agent, Job, wait_until
 pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(900)]
 
 SEED = 20261130
-RANK_KILLS = 192
-AGENT_KILLS = 8
+RANK_KILLS = 195
+AGENT_KILLS = 5
 
 
 def latest(job: Job, after: int, what: str, agent: Agent) -> tuple[int, list[int]]:
@@ -65,7 +65,7 @@ def test_at_two_hundred_random_instants(job: MakeJob) -> None:
         what = dice.choice(["begun", "restored", "restored", "restored"])
         generation, pids = latest(one, generation, what, agent)
         starts += (one.out / f"{generation}-0.restored").exists()
-        moment = time.monotonic() + dice.uniform(0, 0.2)
+        moment = time.monotonic() + dice.uniform(0, 0.15)
         wait_until("the moment", lambda at=moment: time.monotonic() >= at)
         if (number + 1) % ((RANK_KILLS + AGENT_KILLS) // AGENT_KILLS) == 0:
             agent.kill()
