@@ -11,11 +11,11 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_optimizer_state_dict
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
 
-from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint import Checkpointer, PerRank
 from elaunch.checkpoint.launcher import NoLauncher
 from elaunch.errors import CheckpointError
 from tests.programs.checkpoint_trees import _bytes
@@ -183,17 +183,16 @@ def restore(rank: int, world: int, told: dict[str, Any]) -> list[Any]:
         except CheckpointError as problem:
             error = f"{problem.code}: {problem}"
     wanted = _spread(world, step)
-    fits = _bytes(wanted["w"]) == _bytes(objects["w"]) and {**wanted["more"], "only 0": ""} == objects["more"]
+    fits = _bytes(wanted["w"]) == _bytes(objects["w"])
+    fits = fits and {**wanted["own"].obj, "only 0": ""} == objects["own"].obj
     return [step, error, fits, launcher.sentences]
 
 
 def _spread(world: int, step: int) -> dict[str, Any]:
-    from torch.distributed.device_mesh import DeviceMesh
-    from torch.distributed.tensor import Shard
-
+    """What each rank reads from its own file, so that only one rank meets damage to one file."""
     rank = dist.get_rank() if world > 1 else 0
     mesh = DeviceMesh("cpu", torch.arange(world), _init_backend=False, _rank=rank)
     whole = torch.arange(3000.0).view(6, 500) * step
     local = whole.chunk(world)[rank].clone()
     placed = DTensor.from_local(local, mesh, [Shard(0)], run_check=False, shape=whole.shape, stride=whole.stride())
-    return {"w": placed, "more": {"step": step, f"only {step}": "x" * 1000 * step}}
+    return {"w": placed, "own": PerRank({"step": step, f"only {step}": "x" * 1000 * step})}

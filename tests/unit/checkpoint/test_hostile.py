@@ -37,7 +37,8 @@ from elaunch.checkpoint.unpickling import load_metadata
 from elaunch.errors import DamagedCheckpointError
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
-MORE_MEMORY = 512 << 20
+MORE_MEMORY = 4 << 30  # to ask for
+MORE_USED = 160 << 20
 SECONDS = 20
 DCP = "torch.distributed.checkpoint.metadata"
 RAN = "elaunch_hostile_code_ran"
@@ -254,6 +255,7 @@ def child(kind: str) -> None:
     look, samples = LOOKS[kind]
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MORE_MEMORY, size + MORE_MEMORY))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     told = {}
     for what, data in samples.items():
         try:
@@ -263,7 +265,8 @@ def child(kind: str) -> None:
             told[what] = f"refused: {error}"
         except BaseException as error:  # noqa: BLE001 - none but ours should come
             told[what] = repr(error)
-    print(json.dumps([told, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, RAN in os.environ]))
+    used = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    print(json.dumps([told, used, RAN in os.environ]))
 
 
 @pytest.mark.parametrize("kind", list(LOOKS))
@@ -278,8 +281,9 @@ def test_hostile_ones_are_refused(kind: str, tmp_path: Path) -> None:
         timeout=SECONDS + 40,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    told, _, ran = json.loads(run.stdout)
+    told, used, ran = json.loads(run.stdout)
     assert {what: how for what, how in told.items() if not how.startswith("refused: here")} == {}
+    assert used < MORE_USED
     assert not ran
     assert not list(tmp_path.iterdir())
 
