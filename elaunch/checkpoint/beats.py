@@ -15,7 +15,7 @@ MISSED = 4  # intervals without a change: the owner is gone
 
 
 class Beat:
-    """Writes a new value every ``INTERVAL`` seconds, in a thread, until it is released or the process ends."""
+    """Writes a new value every ``interval`` seconds, in a thread, until it is released or the process ends."""
 
     def __init__(self, write: Callable[[bytes], None], remove: Callable[[], None], interval: float = INTERVAL) -> None:
         self._write = write
@@ -27,11 +27,15 @@ class Beat:
         self._thread.start()
 
     def release(self) -> None:
-        """Stop; the claim counts as given up at once."""
-        if not self._over.is_set():
-            self._over.set()
-            self._thread.join(self._interval * MISSED)
+        """Stop; the claim counts as given up at once. Where it cannot be said, others find out by looking."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        self._thread.join(self._interval * MISSED)
+        try:
             self._remove()
+        except OSError:
+            return
 
     def _run(self) -> None:
         while not self._over.wait(self._interval):
@@ -41,15 +45,25 @@ class Beat:
                 continue  # the next one may go through; what is missed is what others see
 
 
-def beats(read: Callable[[], bytes | None], interval: float = INTERVAL) -> bool:
-    """Whether it changes within ``MISSED`` intervals. Blocks for that long at most."""
+def beats(
+    read: Callable[[], bytes | None],
+    interval: float = INTERVAL,
+    now: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes | None:
+    """None where it changes within ``MISSED`` intervals, or goes; else the value that it keeps, empty for none.
+
+    Blocks for that long at most, and for a read.
+    """
     first = read()
     if first is None:
-        return False
-    deadline = time.monotonic() + interval * MISSED
-    while time.monotonic() < deadline:
-        time.sleep(interval / 4)
-        now = read()
-        if now != first:
-            return now is not None
-    return False
+        return b""
+    deadline = now() + interval * MISSED
+    while True:
+        last_look = now() >= deadline
+        value = read()
+        if value != first:
+            return None if value is not None else b""
+        if last_look:
+            return first
+        sleep(interval / 4)

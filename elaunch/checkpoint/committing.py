@@ -129,8 +129,6 @@ class Save:
         )
         self.claim.check()
         name = self._named(staging, written)
-        if self.storage.fence_after_publish:
-            self.claim.check()
         size = sum(file.size for file in files.values())
         return Outcome(self.step, name, manifest.digest(written), size, time.monotonic() - began)
 

@@ -5,6 +5,7 @@
     runs/a/                          what the program names
       step-00000100/                 a committed checkpoint: stock DCP files and manifest.json
       step-00000100.claim-9/         the same step, saved again by a later run: never in place of the first
+      step-00000100.claim-9.0001/    object stores, where all names tell the claim: saved again by the same run
       .elaunch/
         claims/00000009.json         one per start of the program that may write here: the fence
         staging/step-00000200.gen-3.claim-9/    a save that is being written
@@ -33,7 +34,7 @@ MARKS = f"{PRIVATE}/marks"
 REMOVING = f"{PRIVATE}/removing"
 ATTEMPTS = f"{PRIVATE}/attempts.json"
 
-_STEP = re.compile(r"step-(\d{8,19})(?:\.claim-(\d{1,18}))?")
+_STEP = re.compile(r"step-(\d{8,19})(?:\.claim-(\d{1,18})(?:\.\d{4,9})?)?")
 _STAGED = re.compile(r"step-(\d{8,19})\.gen-(\d{1,18})\.claim-(\d{1,18})")
 _CLAIM = re.compile(r"(\d{8,18})\.json")
 _RETIRED = re.compile(r"claim-(\d{1,18})")
@@ -50,9 +51,12 @@ class Staged:
     claim: int
 
 
-def step_name(step: int, claim: int = 0) -> str:
-    """The name of a committed checkpoint; with a ``claim`` where another run has saved this step before."""
-    return f"step-{step:08d}" + (f".claim-{claim}" if claim else "")
+def step_name(step: int, claim: int = 0, take: int = 0) -> str:
+    """The name of a committed checkpoint; with a ``claim`` where another run has saved this step before.
+
+    ``take`` is how often this run has saved it before.
+    """
+    return f"step-{step:08d}" + (f".claim-{claim}" if claim else "") + (f".{take:04d}" if take else "")
 
 
 def step_of(name: str) -> int | None:

@@ -75,7 +75,6 @@ class Posix:
 
     root: Path
     url: str = field(init=False)
-    fence_after_publish: bool = field(init=False, default=False)
     _device: int = field(init=False, default=-1)
 
     def __post_init__(self) -> None:

@@ -44,8 +44,6 @@ class Storage(Protocol):
     """A checkpoint directory."""
 
     url: str
-    fence_after_publish: bool
-    """Whether a run that has been fenced could publish all the same, and has to look once more."""
 
     def checkpoints(self) -> list[str]:
         """The names of what is committed, sorted."""
@@ -84,9 +82,10 @@ class Storage(Protocol):
         """Where the files of a save go before it is published."""
 
     def publish(self, staging: str, name: str, manifest: bytes) -> str:
-        """Make the save at ``staging`` the checkpoint ``name``, as one step, and durably; returns its name.
+        """Make the save at ``staging`` a checkpoint, as one step, and durably; returns its name: ``name``, or another.
 
-        Raises FileExistsError where there is one of that name.
+        Raises FileExistsError where there is one of that name, OSError (ENOENT, ESTALE) where a newer run has claimed
+        the directory: then it will not be listed.
         """
 
     def discard(self, path: str) -> None:
