@@ -12,6 +12,7 @@
         retired/claim-9/             checkpoints that a run takes away: those of older runs may not any more
         trash/                       what is being deleted
         seals/00000009.json          object stores: what was committed when that claim was made
+        probe                        object stores: is there, so that creating it must be refused
         marks/step-00000100.json     why a checkpoint is not restored any more
         removing/                    what ``elaunch ckpt rm`` is about to remove, while it runs
 """
@@ -28,6 +29,7 @@ PRIVATE = ".elaunch"
 CLAIMS = f"{PRIVATE}/claims"
 STAGING = f"{PRIVATE}/staging"
 SEALS = f"{PRIVATE}/seals"
+PROBE = f"{PRIVATE}/probe"
 RETIRED = f"{PRIVATE}/retired"
 TRASH = f"{PRIVATE}/trash"
 MARKS = f"{PRIVATE}/marks"

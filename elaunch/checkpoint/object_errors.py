@@ -47,9 +47,21 @@ def os_error(error: Exception, path: str) -> OSError:
         if one is not None and type(one).__name__ in _BY_NAME:
             code, meaning = _BY_NAME[type(one).__name__]
             return OSError(code, _with(meaning, _line(one)), path)
+    if _was_there(error):
+        return FileExistsError(errno.EEXIST, "is there already", path)
     kinds = (code for kind, code in _BY_KIND.items() if isinstance(error, kind))
     code = next(kinds, None) or (error.errno if isinstance(error, OSError) else None) or errno.EIO
     return OSError(code, _line(error) or os.strerror(code), path)
+
+
+def _was_there(error: Exception) -> bool:
+    """Whether it says, in the words of a store, that an object was to be created and was there (HTTP status 412)."""
+    for one in (error, error.__cause__):
+        response = getattr(one, "response", None)
+        told = response.get("ResponseMetadata", {}) if isinstance(response, dict) else {}
+        if 412 in (told.get("HTTPStatusCode"), getattr(one, "status", None), getattr(one, "code", None)):
+            return True
+    return False
 
 
 def _line(error: BaseException) -> str:

@@ -132,11 +132,11 @@ class Objects:
         return True
 
     def claim(self, path: str, data: bytes) -> beats.Beat | None:
-        if not self.create(path, data):
-            return None
-        if self.create(path, data):
+        if self.create(layout.PROBE, b"") and self.create(layout.PROBE, b""):
             what = "this store overwrites where it was asked to create (no conditional writes): two jobs could claim it"
             raise OSError(errno.ENOTSUP, what, self.url)
+        if not self.create(path, data):
+            return None
         sign = f"{path}.beat"
         beat = beats.Beat(lambda value: self.write(sign, value), lambda: self.remove(sign), self.interval)
         above, _, name = path.rpartition("/")

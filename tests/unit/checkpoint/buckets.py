@@ -23,7 +23,7 @@ OBJECTS = KINDS[1:]
 BEAT = 0.02  # seconds
 BUCKET = "checkpoints"
 ABSENT = [name for name in ("s3fs", "moto", "flask", "flask_cors") if importlib.util.find_spec(name) is None]
-WHY = f"{', '.join(ABSENT)} not installed: pip install -c constraints.txt -e '.[s3]'"
+WHY = f"{', '.join(ABSENT)} not installed: pip install -c constraints.txt -e '.[test]'"
 
 
 @contextmanager
