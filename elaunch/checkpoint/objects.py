@@ -40,7 +40,7 @@ class Objects:
     fs: Any
     root: str
     url: str
-    interval: float = beats.INTERVAL
+    interval: float = field(default_factory=lambda: beats.INTERVAL)
     _dead: dict[str, bytes] = field(init=False, default_factory=dict)
 
     def names(self, path: str) -> list[str]:

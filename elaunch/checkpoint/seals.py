@@ -3,8 +3,8 @@
 Each claim has a *seal*, an object that is created once: the list of what counts of all claims before it. It is made
 after the claim, from what is published then. Who publishes looks for newer claims *afterwards*: if there is none, its
 checkpoint will be on every later list. If there is one, the seal of that claim says what became of it; where that is
-not made yet, it makes it itself, without its own checkpoint. So each checkpoint of an older run was either told to be
-committed and counts, or was refused and does not, at whatever instants the two were frozen, and without a clock.
+not made yet, whoever needs it makes it. So each checkpoint of an older run was either told to be committed and counts,
+or was refused and does not, at whatever instants the two were frozen, and without a clock.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def counting(store: Store) -> list[str]:
     raise OSError(errno.EAGAIN, "changes all the time", layout.SEALS)
 
 
-def seal(store: Store, number: int, but: str = "") -> frozenset[str]:
-    """What counts of the claims before ``number``. If that is not settled, it is now, without ``but``.
+def seal(store: Store, number: int) -> frozenset[str]:
+    """What counts of the claims before ``number``. If that is not settled, it is now.
 
     Raises OSError (ESTALE) where a newer claim has swept the seal away.
     """
     path = _path(number)
     if (listed := _read(store, number)) is None:
-        store.create(path, json.dumps(_before(store, number, but)).encode())
+        store.create(path, json.dumps(_before(store, number)).encode())
         listed = _read(store, number)
     if listed is None:
         raise OSError(errno.ESTALE, "a newer claim has taken it away", path)
@@ -71,18 +71,18 @@ def is_refused(store: Store, name: str) -> bool:
         if newest <= layout.claim_in(name):
             return False
         try:
-            return name not in seal(store, newest, but=name)
+            return name not in seal(store, newest)
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise
     raise OSError(errno.EAGAIN, "changes all the time", layout.SEALS)
 
 
-def _before(store: Store, number: int, but: str) -> list[str]:
+def _before(store: Store, number: int) -> list[str]:
     older = [one for one in (*_numbers(store, layout.CLAIMS), *_numbers(store, layout.SEALS)) if one < number]
     last = max(older, default=0)
-    listed = seal(store, last, but) if last else frozenset()
-    published = [name for name in store.published() if layout.claim_in(name) < number and name != but]
+    listed = seal(store, last) if last else frozenset()
+    published = [name for name in store.published() if layout.claim_in(name) < number]
     return [name for name in published if layout.claim_in(name) >= last or name in listed]
 
 
