@@ -25,7 +25,7 @@ pytestmark = pytest.mark.torch
 
 @pytest.fixture(autouse=True)
 def _quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beats, "INTERVAL", buckets.BEAT)
+    monkeypatch.setattr(beats, "INTERVAL", 0.3)
 
 
 @pytest.fixture(params=buckets.OBJECTS)
@@ -149,6 +149,8 @@ class _Frozen:
 def test_a_save_that_was_frozen_while_a_newer_run_went_on_is_refused_and_never_listed(
     where: str, train: Callable[..., Training], monkeypatch: pytest.MonkeyPatch, call: str, path: str, before: bool
 ) -> None:
+    if call != "create" and not where.startswith("memory"):
+        pytest.skip("they differ in what the commit is made of alone")
     frozen = _Frozen(monkeypatch, call, path, before)
     old = train(where, Told(1))
     assert old.save(10).committed
@@ -213,12 +215,12 @@ def test_memory_of_an_upload_is_that_of_two_parts(on_s3: str) -> None:
     storage = open_storage(on_s3)
     sink = storage.sink("large")
     held = []
-    for _ in range(40):
+    for _ in range(12):
         sink.write(bytes(4 << 20))
         held.append(len(sink._file.buffer.getbuffer()))  # type: ignore[attr-defined]
     sink.finish()
-    assert max(held) <= 36 << 20
-    assert storage.size("large") == 160 << 20
+    assert 20 << 20 <= max(held) <= 36 << 20
+    assert storage.size("large") == 48 << 20
 
 
 def test_one_request_brings_more_than_a_block(on_s3: str, monkeypatch: pytest.MonkeyPatch) -> None:

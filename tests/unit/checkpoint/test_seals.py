@@ -39,12 +39,17 @@ class Store:
         inside = [key[len(path) + 1 :].split("/")[0] for key in self.objects if key.startswith(f"{path}/")]
         return [f"{path}/{name}" for name in dict.fromkeys(inside)]
 
-    def info(self, path: str) -> dict[str, int]:
-        return {"size": len(self._get(path))}  # with what follows one step: to read is one request, in truth
-
-    def cat_file(self, path: str) -> bytes:
+    def find(self, path: str) -> list[str]:
         self.step()
-        return self._get(path)
+        return [key for key in self.objects if key.startswith(f"{path}/")]
+
+    def info(self, path: str) -> dict[str, int]:
+        self.step()
+        return {"size": len(self._get(path))}
+
+    def cat_file(self, path: str, start: int, end: int) -> bytes:
+        self.step()
+        return self._get(path)[start:end]
 
     def pipe_file(self, path: str, data: bytes, mode: str = "overwrite") -> None:
         self.step()
