@@ -9,7 +9,7 @@ from typing import Any
 
 from elaunch.checkpoint.object_errors import as_os_errors
 
-PART = 32 << 20  # of an upload: stores take 10 000 of them at most, so that a rank's file may have 320 GB
+PART = 32 << 20  # of an upload: stores take 10 000 of them at most, so that a rank's file may have 300 GB
 _WINDOW = 32 << 20  # what is read ahead
 _REQUEST = 8 << 20  # requests of a window go out side by side
 

@@ -7,8 +7,9 @@ import sys
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
-from elaunch.checkpoint import Checkpointer, beats
+from elaunch.checkpoint import Checkpointer, PerRank, beats
 from elaunch.checkpoint.claims import Owner
 from elaunch.checkpoint.committing import Outcome
 from elaunch.checkpoint.launcher import NoLauncher
@@ -64,7 +65,24 @@ class Training:
         return torch.arange(64 * 33, dtype=torch.float32).view(33, 64) * 0.5 + step
 
 
-if __name__ == "__main__":
+def of_two_ranks(where: str, rank: int, meeting: str) -> None:
+    """Save and restore as one of two ranks that each have a part of the state."""
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    mine = {"rows": torch.full((3000, 512), float(rank + 1)), "at": rank}
+    with Checkpointer(where, {"mine": PerRank(mine), "all": {"x": torch.arange(9)}}) as ckpt:
+        ckpt.save(10)
+        assert ckpt.wait().committed, ckpt.wait()
+        mine["rows"] = torch.zeros(3000, 512)
+        mine["at"] = -1
+        assert ckpt.restore() == 10
+        assert mine["at"] == rank
+        assert bool((mine["rows"] == rank + 1).all())
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__" and len(sys.argv) == 4:
+    of_two_ranks(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+elif __name__ == "__main__":
     beats.INTERVAL = float(sys.argv[2])
     training = Training(sys.argv[1], Told(1, "first"))
     assert training.save(10).committed

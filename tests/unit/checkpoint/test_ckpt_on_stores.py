@@ -56,7 +56,7 @@ def test_all_commands(ckpt: Ckpt, where: str, tmp_path: Path) -> None:
     assert "model.weight" in ckpt("show", where, "20")[1]
     assert ckpt("verify", where)[0] == 0
     out_file = tmp_path / "model.pt"
-    assert ckpt("export", where, "20", "--out", out_file)[0] == 0
+    assert ckpt("export", where, "20", out_file)[0] == 0
     weight = torch.load(out_file, weights_only=True)["model"]["weight"]
     assert weight[0, 1] == 20.5
     assert ckpt("rm", where, "10", "--yes")[0] == 0

@@ -193,6 +193,18 @@ def test_a_second_job_is_refused_while_the_first_lives_and_gets_in_when_it_was_k
     second.ckpt.close()
 
 
+def test_two_ranks_write_and_read_their_parts(on_s3: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.unit.checkpoint.stored", on_s3]
+    ranks = [
+        subprocess.Popen([*command, str(rank), f"file://{tmp_path}/meeting"], stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    said = [rank.communicate(timeout=100)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    (name,) = open_storage(on_s3).checkpoints()
+    assert open_storage(on_s3).names(name) == [layout.METADATA, "__0_0.distcp", "__1_0.distcp", layout.MANIFEST]
+
+
 def test_an_upload_that_breaks_off_leaves_no_object_and_no_parts(on_s3: str) -> None:
     fs = buckets.file_system()
     sink = open_storage(on_s3).sink("step-00000001.claim-1/__0_0.distcp")
