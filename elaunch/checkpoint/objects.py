@@ -184,7 +184,7 @@ class Objects:
         try:
             with as_os_errors(self._shown(path)):
                 self._parent(path)
-                self.fs.pipe_file(self._at(path), data, mode="create")
+                self._create(self._at(path), data)
         except FileExistsError:
             return False
         except (NotImplementedError, ValueError) as error:
@@ -200,6 +200,15 @@ class Objects:
                 pass
             raise
         return True
+
+    def _create(self, path: str, data: bytes) -> None:
+        from fsspec import AbstractFileSystem  # rarely needed, and slow to load
+
+        if getattr(self.fs.pipe_file, "__func__", None) is not AbstractFileSystem.pipe_file:
+            self.fs.pipe_file(path, data, mode="create")
+            return
+        with self.fs.open(path, "xb") as file:  # fsspec's own way would look first, and then write over what has come
+            file.write(data)
 
     def _saves(self) -> dict[str, set[str]]:
         """All directories of saves, sorted, each with the names in it: one listing, of as many pages as it takes."""
