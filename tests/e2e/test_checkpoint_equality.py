@@ -31,7 +31,9 @@ def test_a_killed_training_is_an_undisturbed_one(job: MakeJob) -> None:
         rank = chance.randrange(2)
         at = wait_until(
             f"step {step} in generation {generation}\n{agent.output()}",
-            lambda: next((e for e in one.events("disturbed", rank=rank, generation=generation) if e["step"] >= step), 0),  # noqa: B023
+            lambda: next(
+                (e for e in one.events("disturbed", rank=rank, generation=generation) if e["step"] >= step), 0
+            ),  # noqa: B023
             90,
         )
         os.kill(at["pid"], signal.SIGKILL)

@@ -56,7 +56,9 @@ def test_a_training_goes_on_as_on_one_process(path: Path, route: str) -> None:
             seen = [by_rank[rank]["seen"] for rank in sorted(by_rank)]
             in_order = [row[i] for i in range(len(seen[0])) for row in seen if i < len(row)]
             assert in_order == alone["seen"], f"step {step}"
-            assert sum(one["loss"] for one in by_rank.values()) == pytest.approx(alone["loss"], rel=1e-4), f"step {step}"
+            assert sum(one["loss"] for one in by_rank.values()) == pytest.approx(alone["loss"], rel=1e-4), (
+                f"step {step}"
+            )
             order += in_order if place <= KEPT else []
         for one in told:
             assert_close(one["weights"], wanted["weights"][number * KEPT + KEPT - 1], f"world {number}")
