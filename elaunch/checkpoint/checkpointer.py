@@ -216,7 +216,7 @@ class Checkpointer:
         """
         mine, error, digests = Described({}, {}, []), "", {}
         try:
-            mine = planning.describe(self._states.collect())
+            mine = planning.describe(self._states.collect(), self._states.of_lowest())
             digests = {name: digest.hex() for name, digest in self._states.shared_values().items()}
         except StateError as problem:
             error = str(problem)

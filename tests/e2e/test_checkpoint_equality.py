@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from tests.e2e.conftest import MakeJob
-from tests.e2e.harness import PROGRAMS, wait_until
+from tests.e2e.harness import PROGRAMS, Event, Job, wait_until
 
 STEPS = 75
 KILLS = 4
@@ -29,13 +29,7 @@ def test_a_killed_training_is_an_undisturbed_one(job: MakeJob) -> None:
     agent = one.agent()
     for generation, step in enumerate(sorted(chance.sample(range(2, STEPS), KILLS)), 1):
         rank = chance.randrange(2)
-        at = wait_until(
-            f"step {step} in generation {generation}\n{agent.output()}",
-            lambda: next(
-                (e for e in one.events("disturbed", rank=rank, generation=generation) if e["step"] >= step), 0
-            ),  # noqa: B023
-            90,
-        )
+        at = disturbed(one, rank, generation, step)
         os.kill(at["pid"], signal.SIGKILL)
     assert agent.wait(90) == 0, agent.output()
     for rank in (0, 1):
@@ -56,3 +50,15 @@ def test_a_killed_training_is_an_undisturbed_one(job: MakeJob) -> None:
     assert len(restored) == KILLS + 1
     assert restored == sorted(restored)
     assert restored[-1] > 0
+
+
+def disturbed(job: Job, rank: int, generation: int, step: int) -> Event:
+    """What the rank wrote down of this step, or of the first later one, when it has."""
+
+    def done() -> Event | None:
+        return next((e for e in job.events("disturbed", rank=rank, generation=generation) if e["step"] >= step), None)
+
+    try:
+        return wait_until(f"step {step} in generation {generation}", done, 90)  # type: ignore[no-any-return]
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{job.outputs()}") from None

@@ -1,4 +1,4 @@
-"""examples/checkpoint.py through an operator's day: a node lost, a step gone back to, a rank killed, a notice to stop."""
+"""examples/checkpoint.py through a hard day: a node lost, an older step asked for, a rank killed, a notice to stop."""
 
 from __future__ import annotations
 
