@@ -36,7 +36,8 @@ def test_a_training_outlives_its_node_and_goes_where_it_is_sent(job: MakeJob, et
     def committed(what: str, fits: Callable[[Any], bool]) -> Any:
         def seen() -> Any:
             found = status()
-            return found["checkpoint"] and fits(found["checkpoint"]) and found
+            last = found.get("checkpoint")  # nothing before the job is known
+            return last and fits(last) and found
 
         return wait_until(f"{what}\n{first.output()}", seen, 90)
 

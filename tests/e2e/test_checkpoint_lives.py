@@ -10,7 +10,7 @@ from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
-SECONDS = 2.0
+SECONDS = 2.5
 
 
 @pytest.mark.timeout(200)

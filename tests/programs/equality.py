@@ -5,6 +5,7 @@ holds. The second training is killed from outside, again and again; the first is
 """
 
 import hashlib
+import itertools
 import json
 import os
 import time
@@ -63,13 +64,16 @@ class Variant:
     loader: DataLoader[Any]
     dtype: torch.dtype | None = None
     scaler: Any = None
+    epochs: bool = False  # numbered by the program
 
     def state(self) -> dict[str, Any]:
         parts = {"model": self.model, "optim": self.optimizer, "lr": self.scheduler, "data": self.sampler}
         return parts | ({"scaler": self.scaler} if self.scaler else {})
 
     def batches(self) -> Iterator[Any]:
-        while True:
+        for epoch in itertools.count(self.sampler.epoch):
+            if self.epochs:
+                self.sampler.set_epoch(epoch)
             yield from self.sampler.track(self.loader)
 
     def learn(self, x: torch.Tensor) -> float:
@@ -108,7 +112,7 @@ def variants() -> dict[str, Variant]:
     fully_shard(three)
     sharded: Any = torch.optim.AdamW(three.parameters(), lr=0.01, amsgrad=True)
     line = torch.optim.lr_scheduler.LinearLR(sharded, 0.1, total_iters=20)
-    made["bf16"] = Variant(three, sharded, line, *loading(71, "pad", 0), torch.bfloat16)
+    made["bf16"] = Variant(three, sharded, line, *loading(71, "pad", 0), torch.bfloat16, epochs=True)
     torch.manual_seed(100 + RANK)
     return made
 
