@@ -38,7 +38,8 @@ def of_lowest(everyone: Iterable[tuple[SavePlan, frozenset[str]]]) -> list[SaveP
     stored: set[str] = set()
     kept = []
     for plan, lowest in everyone:
-        kept.append(replace(plan, items=[item for item in plan.items if item.index.fqn not in lowest & stored]))
+        elsewhere = lowest & stored
+        kept.append(replace(plan, items=[item for item in plan.items if item.index.fqn not in elsewhere]))
         stored |= lowest
     return kept
 
