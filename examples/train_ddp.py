@@ -3,10 +3,10 @@
     elaunch --nproc-per-node=2 --max-restarts=3 examples/train_ddp.py --checkpoint-dir /tmp/digits
     torchrun --nproc-per-node=2 --max-restarts=3 examples/train_ddp.py --checkpoint-dir /tmp/digits
 
-After a restart it goes on from the newest checkpoint. At an equal world size the losses are those of an
-undisturbed run to the bit: parameters, optimizer, random numbers and the place in the data are all carried
-over. At another world size the global batch stays what it was, where it can be divided. On several nodes the
-checkpoint directory has to be on a file system that they share.
+After a restart it goes on from the newest checkpoint (elaunch.checkpoint). At an equal world size the losses are
+those of an undisturbed run to the bit: parameters, optimizer, random numbers and the place in the data are all
+carried over. At another world size the global batch stays what it was, where it can be divided. On several nodes
+the checkpoint directory has to be on a file system that they share.
 """
 
 from __future__ import annotations
@@ -14,32 +14,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import sys
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from sklearn.datasets import load_digits
 from torch import nn
-from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.elastic.multiprocessing.errors import record
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
-
-class ResumableSampler(DistributedSampler[Any]):
-    """Skips the samples that this epoch has seen. They are counted over all ranks: the world may change."""
-
-    seen = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return islice(super().__iter__(), self.seen // self.num_replicas, None)
+from elaunch.checkpoint import Checkpointer, ElasticSampler
 
 
 def digits() -> tuple[TensorDataset, torch.Tensor, torch.Tensor]:
@@ -64,76 +51,17 @@ def settle_buckets(model: DistributedDataParallel, device: torch.device) -> None
     model.zero_grad(set_to_none=True)
 
 
-def sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    os.fsync(fd)
-    os.close(fd)
-
-
-def checkpoints(directory: Path) -> list[Path]:
-    """The complete ones, oldest first: a ``step-N`` exists only once everything in it is on disk."""
-    return sorted(directory.glob("step-*[0-9]"))
-
-
-def save(directory: Path, state: dict[str, Any], step: int, keep: int) -> None:
-    """Write into a new directory, and publish it by one rename. The newest ``keep`` stay."""
-    partial, final = directory / f"step-{step:08d}.partial", directory / f"step-{step:08d}"
-    dcp.save(state, storage_writer=dcp.FileSystemWriter(partial))  # syncs its files; returns when all ranks have
-    if dist.get_rank() == 0:
-        sync_directory(partial)
-        partial.rename(final)
-        sync_directory(directory)
-        for old in checkpoints(directory)[:-keep]:
-            shutil.rmtree(old)
-
-
-def newest(directory: Path, device: torch.device) -> Path | None:
-    """The checkpoint to go on from, as rank 0 sees it. What a killed run left unfinished is removed."""
-    step = torch.full((1,), -1, device=device)
-    if dist.get_rank() == 0:
-        directory.mkdir(parents=True, exist_ok=True)
-        for leftover in directory.glob("step-*.partial"):
-            shutil.rmtree(leftover)
-        for path in checkpoints(directory)[-1:]:
-            step.fill_(int(path.name.removeprefix("step-")))
-    dist.broadcast(step, 0)
-    return directory / f"step-{step.item():08d}" if step >= 0 else None
-
-
 class Training:
-    """The model, its optimizer, and how far they are: everything that a checkpoint holds."""
+    """The model, its optimizer, and how far they are."""
 
     def __init__(self, seed: int, device: torch.device) -> None:
         self.rank, self.device = dist.get_rank(), device
         torch.manual_seed(seed)  # the same parameters on every rank
         self.model = DistributedDataParallel(network().to(device))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.05, momentum=0.9)
-        self.step = self.epoch = self.seen = 0
+        self.step = 0
         settle_buckets(self.model, device)
         torch.manual_seed(seed + 1 + self.rank)  # its own dropout on every rank
-
-    def state(self) -> dict[str, Any]:
-        model, optimizer = get_state_dict(self.model, self.optimizer)
-        progress = torch.tensor([self.step, self.epoch, self.seen])
-        random = {f"random.{self.rank}": self.random_state()}
-        return {"model": model, "optimizer": optimizer, "progress": progress, **random}
-
-    def load(self, path: Path) -> None:
-        state, reader = self.state(), dcp.FileSystemReader(path)
-        mine = f"random.{self.rank}"
-        if mine not in reader.read_metadata().state_dict_metadata:
-            del state[mine]  # the world has grown: this rank begins with the seed that it has
-        dcp.load(state, storage_reader=reader)
-        set_state_dict(self.model, self.optimizer, model_state_dict=state["model"], optim_state_dict=state["optimizer"])
-        self.step, self.epoch, self.seen = state["progress"].tolist()
-        if mine in state:
-            self.set_random_state(state[mine])
-
-    def random_state(self) -> torch.Tensor:
-        return torch.cuda.get_rng_state() if self.device.type == "cuda" else torch.get_rng_state()
-
-    def set_random_state(self, state: torch.Tensor) -> None:
-        (torch.cuda.set_rng_state if self.device.type == "cuda" else torch.set_rng_state)(state)
 
     def learn(self, x: torch.Tensor, y: torch.Tensor) -> float:
         """One step; the mean loss of all ranks."""
@@ -157,9 +85,12 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     """Train to the end, from the newest checkpoint."""
     data, test_x, test_y = digits()
     run, world = Training(options.seed, device), dist.get_world_size()
-    path = newest(options.checkpoint_dir, device) if options.checkpoint_dir else None
-    if path:
-        run.load(path)
+    sampler = ElasticSampler(data, seed=options.seed, tail="pad")
+    checkpointer = None
+    if options.checkpoint_dir:
+        state = {"model": run.model, "optimizer": run.optimizer, "data": sampler}
+        checkpointer = Checkpointer(options.checkpoint_dir, state, keep_last=options.keep)
+        run.step = checkpointer.restore()
     restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     generation = int(os.environ.get("ELAUNCH_GENERATION", restarts + 1))
     place = f"rank {run.rank} of {world}  pid {os.getpid()}  device {device}"
@@ -167,30 +98,26 @@ def train(options: argparse.Namespace, device: torch.device) -> None:
     divisible = options.batch_size % world == 0
     if not divisible and run.rank == 0:
         say(f"a global batch of {options.batch_size} cannot be divided by {world}: it is rounded up")
-    batch = -(-options.batch_size // world)
-    sampler = ResumableSampler(data, shuffle=True, seed=options.seed)
-    # A loader draws a random number when it starts: not from the generator that dropout draws from, since a
-    # resumed run starts its loader at another step.
-    loader = DataLoader(data, batch_size=batch, sampler=sampler, generator=torch.Generator())
+    loader = DataLoader(data, batch_size=-(-options.batch_size // world), sampler=sampler)
     log = open(options.loss_log, "a", buffering=1) if options.loss_log and run.rank == 0 else None  # noqa: SIM115
-    while run.epoch < options.epochs and (not options.steps or run.step < options.steps):
-        sampler.set_epoch(run.epoch)
-        sampler.seen = run.seen
-        for x, y in loader:
+    for epoch in range(sampler.epoch, options.epochs):
+        if options.steps and run.step >= options.steps:
+            break
+        sampler.set_epoch(epoch)
+        for x, y in sampler.track(loader):
             loss = run.learn(x, y)
-            run.seen += len(x) * world
             if log:
                 line = {"step": run.step, "loss": loss, "generation": generation, "world": world}
                 log.write(json.dumps({**line, "time": time.time()}) + "\n")
             if run.rank == 0 and run.step % options.print_every == 0:
                 say(f"step {run.step}  loss {loss:.4f}  generation {generation}  world {world}")
-            if run.step % options.checkpoint_every == 0 and options.checkpoint_dir:
-                save(options.checkpoint_dir, run.state(), run.step, options.keep)
+            if checkpointer and run.step % options.checkpoint_every == 0:
+                checkpointer.save(run.step)
             if run.step == options.steps:
                 break
             time.sleep(options.step_delay)
-        else:
-            run.epoch, run.seen = run.epoch + 1, 0
+    if checkpointer:
+        checkpointer.close()
     if run.rank == 0:
         run.model.eval()
         right = (run.model.module(test_x.to(run.device)).argmax(1).cpu() == test_y).float().mean()

@@ -87,7 +87,7 @@ class Demo:
             port = probe.getsockname()[1]
         options = ["--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3", "--rdzv-backend=c10d"]
         meet = [f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=demo", "--rdzv-conf=last_call_timeout=10"]
-        warm = ["--preload", "sklearn.datasets,torch.distributed.checkpoint.state_dict,torch._dynamo"]
+        warm = ["--preload", "sklearn.datasets,elaunch.checkpoint.checkpointer,torch._dynamo"]
         program = ["examples/train_ddp.py", "--checkpoint-dir", str(folder / "checkpoints")]
         pace = [
             "--steps",

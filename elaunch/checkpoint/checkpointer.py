@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Literal
 
 import elaunch
-from elaunch.checkpoint import attempts, launched, planning
+from elaunch.checkpoint import attempts, launched, leaving, planning
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
@@ -71,9 +71,10 @@ class Checkpointer:
         self._timeout = timeout
         self._launcher = launcher if launcher is not None else launched.launcher()
         self._owner = self._launcher.owner()
-        self._front, self._back = connect(timeout, 2)
-        self._states = _states(state, rng, self._front)
-        self._claim = self._claimed()
+        with elaunch.section("checkpoint open", timeout=timeout):
+            self._front, self._back = connect(timeout, 2)
+            self._states = _states(state, rng, self._front)
+            self._claim = self._claimed()
         self._planned: Planned | None = None
         self._image: Image | None = None
         self._pending: _Pending | None = None
@@ -142,12 +143,14 @@ class Checkpointer:
             broken = self._stage()
             self._pending = _Pending(self._save(step, broken), self._settled)
             self._pending.start()
+            leaving.expect(self._pending.done, self._timeout)
         return True
 
     def wait(self) -> Outcome:
         """Wait for the save that is in flight, and return what became of the last one."""
         if self._pending is not None:
-            self._last = self._pending.result()
+            with elaunch.section("checkpoint save", timeout=self._timeout):
+                self._last = self._pending.result()
             self._pending = None
         return self._last
 
@@ -213,7 +216,7 @@ class Checkpointer:
         """
         mine, error, digests = Described({}, {}, []), "", {}
         try:
-            mine = planning.describe(self._states.collect())
+            mine = planning.describe(self._states.collect(), self._states.of_lowest())
             digests = {name: digest.hex() for name, digest in self._states.shared_values().items()}
         except StateError as problem:
             error = str(problem)

@@ -21,12 +21,14 @@ from elaunch.errors import StateError
 class Described:
     """The state of this rank, by flattened key, and where each key stood in the nested one.
 
-    ``signature`` is all of it that a plan depends on. It is compared at every save, so it is cheap to make.
+    ``signature`` is all of it that a plan depends on. It is compared at every save, so it is cheap to make. The keys
+    ``lowest`` may differ between ranks: that of the lowest rank is stored.
     """
 
     flat: dict[str, Any]
     paths: dict[str, Any]
     signature: list[tuple[Any, ...]]
+    lowest: frozenset[str] = frozenset()
 
     def planner(self) -> DefaultSavePlanner:
         """DCP's planner, which finds the values of this state."""
@@ -49,20 +51,21 @@ class Planned:
     meshes: tuple[dict[str, Any], ...] = ()
 
 
-def describe(state: dict[str, Any]) -> Described:
+def describe(state: dict[str, Any], lowest: frozenset[str] = frozenset()) -> Described:
     """What this rank has."""
     flat, paths = flatten_state_dict(state)
-    return Described(flat, paths, [_signature(key, value) for key, value in flat.items()])
+    return Described(flat, paths, [_signature(key, value) for key, value in flat.items()], lowest)
 
 
 def agree(mine: Described, ranks: Ranks) -> Planned:
     """Share the work between all ranks. Collective. Raises StateError on all of them where their states do not fit."""
     plan = replace(mine.planner().create_local_plan(), planner_data=mine.paths)
-    everyone = [plans.decode(one) for one in ranks.gather(plans.encode(plan))]
+    told = [plans.decode(one) for one in ranks.gather(plans.encode(plan, mine.lowest))]
+    everyone = [one for one, _ in told]
     shares, metadata, error = [], None, ""
     if everyone:
         try:
-            shares, metadata = DefaultSavePlanner().create_global_plan(everyone)
+            shares, metadata = DefaultSavePlanner().create_global_plan(plans.of_lowest(told))
         except (ValueError, AssertionError) as problem:
             error = f"the states of the ranks do not fit together: {problem}"
     if error := ranks.tell(error.encode()).decode():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -11,20 +12,36 @@ from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata
 from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 
 
-def encode(plan: SavePlan) -> bytes:
-    """A local plan: what each rank tells rank 0."""
+def encode(plan: SavePlan, lowest: Collection[str]) -> bytes:
+    """A local plan: what each rank tells rank 0. Of the keys ``lowest`` the lowest rank's value is to be stored."""
     return json.dumps(
-        {"items": [_item(item) for item in plan.items], "paths": {k: list(v) for k, v in plan.planner_data.items()}}
+        {
+            "items": [_item(item) for item in plan.items],
+            "paths": {k: list(v) for k, v in plan.planner_data.items()},
+            "lowest": sorted(lowest),
+        }
     ).encode()
 
 
-def decode(data: bytes) -> SavePlan:
-    """The plan of a rank. Raises ValueError, KeyError or TypeError for anything else."""
+def decode(data: bytes) -> tuple[SavePlan, frozenset[str]]:
+    """The plan of a rank and its ``lowest``. Raises ValueError, KeyError or TypeError for anything else."""
     raw = json.loads(data)
-    return SavePlan(
+    plan = SavePlan(
         items=[_item_of(item) for item in raw["items"]],
         planner_data={key: tuple(path) for key, path in raw["paths"].items()},
     )
+    return plan, frozenset(raw["lowest"])
+
+
+def of_lowest(everyone: Iterable[tuple[SavePlan, frozenset[str]]]) -> list[SavePlan]:
+    """The plans without what a lower rank stores."""
+    stored: set[str] = set()
+    kept = []
+    for plan, lowest in everyone:
+        elsewhere = lowest & stored
+        kept.append(replace(plan, items=[item for item in plan.items if item.index.fqn not in elsewhere]))
+        stored |= lowest
+    return kept
 
 
 def encode_share(mine: SavePlan, share: SavePlan) -> bytes:

@@ -26,9 +26,10 @@ Tail = Literal["exact", "pad", "drop"]
 class ElasticSampler(Sampler):  # type: ignore[misc]
     """Shuffled (or not) shares of a data set, for ``DataLoader(data, sampler=...)``. All ranks have the same state.
 
-    It counts what it hands out. With ``num_workers=0`` that is what training used. A DataLoader with workers fetches
-    ahead of training: iterate ``sampler.track(loader)`` then, which counts what came out of it. Without that
-    ``state_dict`` refuses. Wrap the loader in nothing that looks a batch ahead by itself.
+    Iterate ``sampler.track(loader)``, not the loader: it counts what came out of it, since a DataLoader with workers
+    fetches ahead of training. Without that ``state_dict`` refuses where there are workers, and with ``num_workers=0``
+    an epoch that is gone on with is equal to an undisturbed one to the bit only where the loader has a ``generator`` of
+    its own. Wrap the loader in nothing that looks a batch ahead by itself.
 
     torchdata's StatefulDataLoader keeps this state along with its own, and needs no ``track`` for that; it cannot be
     restored into another world, which the sampler with ``track`` can.
@@ -104,7 +105,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         """
         batch = batch_of(loader, self)
         self._to_track = True
-        for item in loader:
+        for item in self._iterated(loader):
             iteration = self._iteration
             self._taken += batch
             yield item
@@ -113,6 +114,14 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
                     "the sampler was restored, or given another epoch, while its loader was being iterated"
                 )
         self._taken_all = True
+
+    def _iterated(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """A loader draws a random number when it starts. To go on with an epoch is to start it once more, which the
+        undisturbed program did not: what it draws then is given back.
+        """
+        goes_on = self._restored and self._base > 0 and not self._advances()
+        with torch.random.fork_rng(devices=(), enabled=goes_on):
+            return iter(loader)
 
     def state_dict(self) -> dict[str, Any]:
         """Equal on all ranks between steps that all of them took.

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from torch import nn
 from torch.optim import Optimizer
 
+from elaunch.checkpoint.buffers import BuffersPart, buffers_of
 from elaunch.checkpoint.modules import ModulePart
 from elaunch.checkpoint.optimizers import OptimizerPart
 from elaunch.checkpoint.per_rank import PerRank, PerRankPart, root_of
@@ -45,6 +46,8 @@ class States:
     ) -> None:
         _check_names(objects)
         self._parts = [_part(name, held, objects, rank, world) for name, held in objects.items()]
+        modules = [part for part in self._parts if isinstance(part, ModulePart)]
+        self._buffers = [BuffersPart(part.name, part.value, rank, world) for part in modules]
         self._optional = optional
         self._saved_world = world
         self._found: list[Part] = []
@@ -56,9 +59,14 @@ class States:
             StateError: something in it cannot be stored.
         """
         made: dict[str, Any] = {}
-        for part in self._parts:
+        for part in (*self._parts, *self._buffers):
             made.update(part.collect())
         return made
+
+    def of_lowest(self) -> frozenset[str]:
+        """The keys of which the lowest rank's value is to be stored, for ranks may differ in them: buffers'."""
+        modules = (part for part in self._parts if isinstance(part, ModulePart))
+        return frozenset(f"{part.name}.{name}" for part in modules for name in buffers_of(part.value))
 
     def shared_values(self) -> dict[str, bytes]:
         """Digests of what is stored once, and so must be equal on all ranks: compare them with ``digest.differing``."""
@@ -81,12 +89,15 @@ class States:
         for part in self._parts:
             if part not in self._found and not partial and part.name not in self._optional:
                 raise StateError(_missing(part, roots))
+        self._found += [part for part in self._buffers if part.is_in(roots)]
         return {key: target for part in self._found for key, target in part.targets(roots, saved_world).items()}
 
     def adopt(self, loaded: Mapping[str, Any]) -> None:
         """Put into the objects what was loaded: ``targets``, filled. Random number generators come last."""
         for part in sorted(self._found, key=lambda part: isinstance(part.value, RNG)):
             part.adopt(loaded, self._saved_world)
+        for buffers in self._buffers:
+            buffers.settle()
 
     @property
     def values(self) -> dict[str, Any]:

@@ -297,3 +297,30 @@ def test_a_tracked_stateful_data_loader_has_two_states(workers: int) -> None:
     resumed = torchdata.StatefulDataLoader(data, batch_size=4, sampler=again, num_workers=workers)
     resumed.load_state_dict(loader.state_dict())
     assert Counter(used + [sample for batch in resumed for sample in batch.tolist()]) == Counter(range(24))
+
+
+@pytest.mark.parametrize("used", [0, 3, 8])
+def test_going_on_with_an_epoch_draws_no_random_number_more(used: int) -> None:
+    """A loader draws one from torch's generator when it starts: an undisturbed run starts it once an epoch."""
+    numbers = Numbers(16)
+
+    def drawn(start: ElasticSampler, batches: int) -> tuple[torch.Tensor, dict[str, Any]]:
+        loader = DataLoader(numbers, batch_size=2, sampler=start)
+        left = batches
+        while left:
+            for _ in start.track(loader):
+                left -= 1
+                if not left:
+                    break
+        return torch.get_rng_state(), start.state_dict()
+
+    torch.manual_seed(3)
+    state, place = drawn(ElasticSampler(numbers, rank=0, world=1), used) if used else (torch.get_rng_state(), None)
+    torch.manual_seed(3)
+    undisturbed, _ = drawn(ElasticSampler(numbers, rank=0, world=1), used + 2)
+    again = ElasticSampler(numbers, rank=0, world=1)
+    if place is not None:
+        again.load_state_dict(place)
+    torch.set_rng_state(state)
+    resumed, _ = drawn(again, 2)
+    assert torch.equal(resumed, undisturbed)
