@@ -62,7 +62,8 @@ class Objects:
 
     def leftovers(self, claim: int) -> list[str]:
         counts = set(self.checkpoints())
-        return [name for name in self._saves() if name not in counts and 0 < layout.claim_in(name) < claim]
+        # By name: where there are directories, they may be empty. A copy that tells no claim is nobody's.
+        return [name for name in self.names("") if name not in counts and 0 < layout.claim_in(name) < claim]
 
     def read(self, path: str, most: int) -> bytes:
         try:
