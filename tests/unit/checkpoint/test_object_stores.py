@@ -320,6 +320,22 @@ def test_one_request_brings_more_than_a_block(on_s3: str, monkeypatch: pytest.Mo
     assert rounds == [4, 4]
 
 
+def test_who_reads_from_many_objects_in_turn_holds_few_windows() -> None:
+    storage = open_storage("memory://many/run")
+    for number in range(12):
+        storage.write(f"{number}", bytes([number]) * (1 << 20))
+    sources = [storage.source(f"{number}") for number in range(12)]
+    for start in range(0, 1 << 20, 1 << 18):
+        for number, source in enumerate(sources):
+            got = bytearray(1 << 18)
+            source.read_into(start, memoryview(got))
+            assert bytes(got) == bytes([number]) * (1 << 18)
+            assert sum(bool(one._window[1]) for one in sources) <= 8  # type: ignore[attr-defined]
+    for source in sources:
+        source.close()
+    assert not storage._ahead  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
