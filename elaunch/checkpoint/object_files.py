@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+from collections import deque
 from typing import Any
 
 from elaunch.checkpoint.object_errors import as_os_errors
 
 PART = 32 << 20  # of an upload: stores take 10 000 of them at most, so that a rank's file may have 300 GB
 _WINDOW = 32 << 20  # what is read ahead
+_WINDOWS = 8  # for that many objects at once: a rank may read from the files of hundreds
 _REQUEST = 8 << 20  # requests of a window go out side by side
+_NOTHING = (0, b"")
 
 
 class ObjectSink:
@@ -50,16 +53,20 @@ class ObjectSink:
 
 
 class ObjectSource:
-    """An object that is read by ranges. Where one read follows on another, what comes next is fetched with it."""
+    """An object that is read by ranges. Where one read follows on another, what comes next is fetched with it.
 
-    def __init__(self, fs: Any, path: str, size: int) -> None:
+    ``ahead`` are the sources of a storage that hold such a window; only so many may.
+    """
+
+    def __init__(self, fs: Any, path: str, size: int, ahead: deque[ObjectSource]) -> None:
         self.size = size
         self._fs = fs
         self._path = path
+        self._ahead = ahead
         self._lock = threading.Lock()
         self._next = 0
-        self._start = 0
-        self._window = b""
+        self._most = _WINDOW
+        self._window = _NOTHING
 
     def read_into(self, offset: int, view: memoryview) -> None:
         if not len(view):
@@ -68,23 +75,40 @@ class ObjectSource:
             raise OSError(errno.EIO, f"ends at byte {self.size}", self._path)
         with self._lock:
             follows, self._next = offset == self._next, offset + len(view)
-            if follows and not self._has(offset, 1):
-                self._window = b""  # first: two of them would be too many
-                self._window = b"".join(self._fetch(offset, min(max(_WINDOW, len(view)), self.size - offset)))
-                self._start = offset
-            here = min(len(view), len(self._window) - (offset - self._start)) if self._has(offset, 1) else 0
-            if here:
-                at = offset - self._start
-                view[:here] = memoryview(self._window)[at : at + here]
+            start, data = self._window  # another thread may take it away
+            if follows and not start <= offset < start + len(data):
+                start, data = self._look_ahead(offset, len(view))
+        here = 0
+        if start <= offset < start + len(data):
+            at = offset - start
+            here = min(len(view), len(data) - at)
+            view[:here] = memoryview(data)[at : at + here]
         for piece in self._fetch(offset + here, len(view) - here):
             view[here : here + len(piece)] = piece
             here += len(piece)
 
     def close(self) -> None:
-        self._window = b""
+        self._drop()
 
-    def _has(self, offset: int, length: int) -> bool:
-        return self._start <= offset and offset + length <= self._start + len(self._window)
+    def _look_ahead(self, offset: int, length: int) -> tuple[int, bytes]:
+        self._drop()  # first: two of them would be too many
+        while len(self._ahead) >= _WINDOWS:
+            with contextlib.suppress(IndexError):
+                self._ahead[0]._lose()
+        made = offset, b"".join(self._fetch(offset, min(max(self._most, length), self.size - offset)))
+        self._window = made
+        self._ahead.append(self)
+        return made
+
+    def _lose(self) -> None:
+        """To one that needs it more; what was fetched in vain is less the next time."""
+        self._most //= 2
+        self._drop()
+
+    def _drop(self) -> None:
+        self._window = _NOTHING
+        with contextlib.suppress(ValueError):
+            self._ahead.remove(self)
 
     def _fetch(self, offset: int, length: int) -> list[bytes]:
         """The bytes from ``offset`` on, in pieces. Raises OSError."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +42,7 @@ class Objects:
     root: str
     url: str
     interval: float = field(default_factory=lambda: beats.INTERVAL)
+    _ahead: deque[ObjectSource] = field(init=False, default_factory=deque)
     _dead: dict[str, bytes] = field(init=False, default_factory=dict)
 
     def names(self, path: str) -> list[str]:
@@ -62,7 +64,8 @@ class Objects:
 
     def leftovers(self, claim: int) -> list[str]:
         counts = set(self.checkpoints())
-        return [name for name in self._saves() if name not in counts and 0 < layout.claim_in(name) < claim]
+        # By name: where there are directories, they may be empty. A copy that tells no claim is nobody's.
+        return [name for name in self.names("") if name not in counts and 0 < layout.claim_in(name) < claim]
 
     def read(self, path: str, most: int) -> bytes:
         try:
@@ -94,7 +97,7 @@ class Objects:
             return int(self.fs.info(self._at(path))["size"] or 0)
 
     def source(self, path: str) -> ObjectSource:
-        return ObjectSource(self.fs, self._at(path), self.size(path))
+        return ObjectSource(self.fs, self._at(path), self.size(path), self._ahead)
 
     def sink(self, path: str) -> ObjectSink:
         if self._is_there(path):

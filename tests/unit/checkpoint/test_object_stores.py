@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 
 from elaunch.checkpoint import Checkpointer, beats, layout
@@ -193,6 +196,70 @@ def test_a_second_job_is_refused_while_the_first_lives_and_gets_in_when_it_was_k
     second.ckpt.close()
 
 
+class _Requests:
+    """What is asked of a file system, counted; at a number of them it goes wrong."""
+
+    def __init__(self, fs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.fails: Callable[[int], bool] = lambda number: False
+        self.done_before = False
+        for name in ("ls", "find", "info", "cat_file", "cat_ranges", "pipe_file", "open", "rm_file", "rm"):
+            monkeypatch.setattr(fs, name, self._counted(getattr(fs, name)))
+
+    def _counted(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **how: Any) -> Any:
+            here = self.count
+            self.count += threading.current_thread().name != "elaunch-claim"
+            if self.fails(here) and threading.current_thread().name != "elaunch-claim":
+                if self.done_before:
+                    real(*args, **how)
+                raise OSError(errno.EIO, "the store is in trouble")
+            return real(*args, **how)
+
+        return call
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["refused", "answer lost", "gone from then on"])
+def test_whatever_request_of_a_save_goes_wrong_the_last_good_one_stays(
+    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    number = 0
+    while _save_in_trouble(buckets.url("memory", tmp_path, request), number, how, monkeypatch):
+        number += 1
+    assert number > 30
+
+
+def _save_in_trouble(where: str, number: int, how: str, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether there was a request of that number."""
+    old = Training(where, Told(1), keep_last=2)
+    assert [old.save(step).committed for step in (10, 20)] == [True, True]
+    with monkeypatch.context() as patch:
+        requests = _Requests(fsspec.filesystem("memory"), patch)
+        lasting = how == "gone from then on"
+        requests.done_before = how == "answer lost"
+        requests.fails = lambda at: at >= number if lasting else at == number
+        outcome = old.save(30)
+        reached = requests.count > number
+    told = f"request {number} {how}: {outcome}, {old.told.events}"
+    there = _steps(where)
+    assert 20 in there, told
+    assert not outcome.committed or 30 in there, told
+    assert outcome.committed or lasting or 30 not in there, told
+    assert old.told.events or outcome.committed, told
+    if not lasting:  # the same run goes on
+        assert old.save(40).committed, told
+        assert old.restore() == 40, told
+    new = Training(where, Told(2), keep_last=2)
+    assert new.restore() == max(_steps(where)) >= (30 if outcome.committed else 20), told
+    assert new.save(50).committed, told
+    left = [name for name in open_storage(where).names("") if layout.step_of(name) is not None]
+    assert sorted(left) == open_storage(where).checkpoints(), told
+    new.ckpt.close()
+    old.ckpt.close()
+    return reached
+
+
 def test_two_ranks_write_and_read_their_parts(on_s3: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.unit.checkpoint.stored", on_s3]
     ranks = [
@@ -251,6 +318,22 @@ def test_one_request_brings_more_than_a_block(on_s3: str, monkeypatch: pytest.Mo
     for start in range(0, 64 << 20, 4 << 20):
         source.read_into(start, block)
     assert rounds == [4, 4]
+
+
+def test_who_reads_from_many_objects_in_turn_holds_few_windows() -> None:
+    storage = open_storage("memory://many/run")
+    for number in range(12):
+        storage.write(f"{number}", bytes([number]) * (1 << 20))
+    sources = [storage.source(f"{number}") for number in range(12)]
+    for start in range(0, 1 << 20, 1 << 18):
+        for number, source in enumerate(sources):
+            got = bytearray(1 << 18)
+            source.read_into(start, memoryview(got))
+            assert bytes(got) == bytes([number]) * (1 << 18)
+            assert sum(bool(one._window[1]) for one in sources) <= 8  # type: ignore[attr-defined]
+    for source in sources:
+        source.close()
+    assert not storage._ahead  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
