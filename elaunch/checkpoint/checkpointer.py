@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Literal
 
 import elaunch
-from elaunch.checkpoint import attempts, launched, leaving, planning
+from elaunch.checkpoint import attempts, launched, layout, leaving, planning
+from elaunch.checkpoint.arguments import check_options, check_state, whole_step
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save, describe
@@ -60,10 +61,8 @@ class Checkpointer:
         timeout: float = 1800.0,
         launcher: Launcher | None = None,
     ) -> None:
-        if keep_last < 1 or keep_every < 0:
-            raise ValueError(f"keep_last={keep_last} must be 1 or more, keep_every={keep_every} 0 or more")
-        if verify not in ("full", "fast") or on_busy not in ("wait", "skip"):
-            raise ValueError(f'verify={verify!r} must be "full" or "fast", on_busy={on_busy!r} "wait" or "skip"')
+        check_options(keep_last, keep_every, verify, on_busy)
+        check_state(state)
         self._storage = open_storage(path)
         self._keep = Keep(keep_last, keep_every)
         self._verify = verify == "full"
@@ -75,6 +74,7 @@ class Checkpointer:
             self._front, self._back = connect(timeout, 2)
             self._states = _states(state, rng, self._front)
             self._claim = self._claimed()
+        self._closed = False
         self._planned: Planned | None = None
         self._image: Image | None = None
         self._pending: _Pending | None = None
@@ -87,6 +87,7 @@ class Checkpointer:
         With ``step`` that of this step; under elaunch, the one that an operator has asked for. Raises CheckpointError
         where there are checkpoints and none can be restored: the objects are not to be used then.
         """
+        self._check_open()
         self.wait()
         first = self._front.rank == 0
         planned = self._launcher.wish()
@@ -121,6 +122,7 @@ class Checkpointer:
         With ``partial`` objects that it knows nothing of stay as they are. What has no manifest is checked for sizes
         only. Raises CheckpointError; the objects are not to be used then.
         """
+        self._check_open()
         self.wait()
         above, name = parent_of(path)
         with elaunch.section("checkpoint load", timeout=self._timeout):
@@ -130,17 +132,18 @@ class Checkpointer:
         """Save the state as it is now; returns when training may go on, the rest happens behind it.
 
         False where it was skipped. A save that fails is told as an event and a warning, and in ``wait()``; training
-        goes on. Raises StateError, on all ranks, for a state that cannot be saved or that ranks do not agree on.
+        goes on. Raises StateError, on all ranks, for a state that cannot be saved, and for a state or a step that ranks
+        do not agree on.
         """
-        if step < 0:
-            raise ValueError(f"save({step}): a step is 0 or more")
+        step = whole_step(step)
+        self._check_open()
         if self._skip and self._anywhere(self._pending is not None and not self._pending.done.is_set()):
             return False
         with elaunch.section("checkpoint save", timeout=self._timeout):
             self.wait()
             if self._last.committed and self._last.step == step:
                 return True
-            broken = self._stage()
+            broken = self._stage(step)
             self._pending = _Pending(self._save(step, broken), self._settled)
             self._pending.start()
             leaving.expect(self._pending.done, self._timeout)
@@ -157,6 +160,7 @@ class Checkpointer:
     def close(self) -> None:
         """Wait for the save that is in flight, and let go of the directory."""
         self.wait()
+        self._closed = True
         if self._image is not None:
             self._image.close()
             self._image = None
@@ -170,11 +174,16 @@ class Checkpointer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CheckpointError(f"{self._storage.url}: this Checkpointer is closed; make a new one to go on with")
+
     def _claimed(self) -> Claim | None:
         """Claim the directory, on rank 0; all ranks hear whether that went well."""
         got, told = None, {"code": "", "error": ""}
         if self._front.rank == 0:
             try:
+                self._check_path()
                 got = claim(self._storage, self._owner, _CLAIM_PATIENCE)
             except CheckpointError as problem:
                 told = {"code": problem.code, "error": str(problem)}
@@ -187,15 +196,25 @@ class Checkpointer:
             raise _KINDS.get(told["code"], CheckpointError)(told["error"])
         return got
 
+    def _check_path(self) -> None:
+        """Raises CheckpointError where the directory is one checkpoint: others in it would never be found."""
+        try:
+            self._storage.size(layout.METADATA)
+        except OSError:
+            return
+        raise CheckpointError(
+            f"{self._storage.url} is one checkpoint; give the directory above it, or read this one with load()"
+        )
+
     def _count_attempt(self, step: int) -> None:
         try:
             attempts.begun(self._storage, step)
         except OSError as error:
             self._launcher.tell("checkpoint_attempt", f"the start from step {step} is not counted: {describe(error)}")
 
-    def _stage(self) -> str:
+    def _stage(self, step: int) -> str:
         """Copy the state into this rank's image. What went wrong on this rank alone, in words."""
-        mine, changed = self._described()
+        mine, changed = self._described(step)
         if self._planned is None or changed:
             self._planned = planning.agree(mine, self._front)
             if self._image is not None:
@@ -209,7 +228,7 @@ class Checkpointer:
             return f"its state could not be copied: {describe(error)}"
         return ""
 
-    def _described(self) -> tuple[Described, bool]:
+    def _described(self, step: int) -> tuple[Described, bool]:
         """What there is to save, and whether it has changed on any rank.
 
         Raises StateError on all where one cannot say.
@@ -221,15 +240,19 @@ class Checkpointer:
         except StateError as problem:
             error = str(problem)
         changed = self._planned is None or mine.signature != self._planned.signature
-        told = [
-            json.loads(one)
-            for one in self._front.share(json.dumps({"error": error, "changed": changed, "digests": digests}).encode())
-        ]
-        for one in told:
+        here = {"step": step, "error": error, "changed": changed, "digests": digests}
+        told = [json.loads(one) for one in self._front.share(json.dumps(here).encode())]
+        for rank, one in enumerate(told):
             if one["error"]:
                 raise StateError(one["error"])
+            if one["step"] != told[0]["step"]:
+                raise StateError(
+                    f"rank 0 saves step {told[0]['step']} where rank {rank} saves step {one['step']}; "
+                    "every rank makes the same saves, in the same order"
+                )
         for name, one_rank, another in differing([_bytes(one["digests"]) for one in told]):
-            raise StateError(difference(name, one_rank, another))
+            lacking = next((rank for rank in (one_rank, another) if name not in told[rank]["digests"]), None)
+            raise StateError(difference(name, one_rank, another, lacking, self._states.differs_because(name)))
         return mine, any(one["changed"] for one in told)
 
     def _save(self, step: int, broken: str) -> Save:

@@ -38,8 +38,16 @@ def differing(digests_by_rank: Sequence[Mapping[str, bytes]]) -> list[tuple[str,
     return found
 
 
-def difference(name: str, rank_a: int, rank_b: int) -> str:
-    """One entry of :func:`differing` as a sentence for a person."""
+def difference(name: str, rank_a: int, rank_b: int, lacking: int | None = None, because: str = "") -> str:
+    """One entry of :func:`differing` as a sentence for a person.
+
+    ``lacking`` is the one of the two that has no such state, ``because`` what the object itself knows of the cause.
+    """
+    if lacking is not None:
+        has = rank_a if lacking == rank_b else rank_b
+        return f"rank {has} has a state {name!r} and rank {lacking} has none; give all ranks a state of the same names"
+    if because:
+        return f"state {name!r} differs between ranks {rank_a} and {rank_b}: {because}"
     advice = "make it equal on all ranks"
     if not name.endswith((".param_groups", ".state")):  # of optimizers, see there
         advice += f", or declare it PerRank({name})"

@@ -46,9 +46,10 @@ class Load:
         try:
             files = self.storage.names(self.name)
             if layout.METADATA not in files:
+                inside = [file for file in files if layout.step_of(file) is not None]
                 raise CheckpointError(
-                    f"{self.storage.url}/{self.name}: is no checkpoint of torch.distributed.checkpoint: "
-                    f"it has no {layout.METADATA}"
+                    f"{self.storage.url}/{self.name} is no checkpoint of torch.distributed.checkpoint: it has no "
+                    f"{layout.METADATA}" + (f"; load one of those in it, as {self.name}/{inside[-1]}" if inside else "")
                 )
             metadata = self.storage.read(f"{self.name}/{layout.METADATA}", unpickling.MOST_BYTES)
             ours = layout.MANIFEST in files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
@@ -21,7 +22,7 @@ def put(name: str, held: Any, state: Any) -> Any:
     """Put ``state`` into ``held``; returns what holds it then: ``held``, but for plain values, which hold nothing.
 
     A dict takes the saved keys and keeps those it has besides; dicts within it become as they were saved, and tensors
-    that fit are written in place. Lists and sets become as they were saved.
+    that fit are written in place. Lists and sets become as they were saved, and arrays take the saved numbers.
 
     Raises:
         StateError: a tensor has another shape than the saved one, or the object takes no state.
@@ -52,9 +53,18 @@ def _put_into(name: str, held: Any, state: Any) -> Any:
     elif isinstance(held, set) and isinstance(state, set):
         held.clear()
         held.update(state)
+    elif _is_array(held) and _is_array(state):
+        if held.shape != state.shape:
+            raise StateError(f"state {name!r} is an array of shape {held.shape}, the checkpoint holds {state.shape}")
+        held[...] = state
     else:
         return state
     return held
+
+
+def _is_array(held: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(held, numpy.ndarray)
 
 
 def _fill(held: MutableMapping[Any, Any], state: Mapping[Any, Any]) -> None:

@@ -22,6 +22,7 @@ from elaunch.checkpoint.tree import Shape, alike, decode, encode, stored_tensor
 from elaunch.errors import StateError
 
 _INSIDE = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
+_ADVICE = "restore into the module it was saved from, or fill this one from the file that `elaunch ckpt export` writes"
 _SHOWN = 4  # names of keys in an error
 
 
@@ -87,10 +88,12 @@ class ModulePart:
         lacking = [name for name, value in state.items() if name not in saved and isinstance(value, torch.Tensor)]
         left_over = [name for name in saved if name not in state]
         if lacking:
-            raise StateError(f"module {self.name!r} has {listed(lacking)}, which the checkpoint of it does not hold")
+            raise StateError(
+                f"module {self.name!r} has {listed(lacking)}, which the checkpoint of it does not hold; {_ADVICE}"
+            )
         if left_over:
             raise StateError(
-                f"the checkpoint of module {self.name!r} holds {listed(left_over)}, which it does not have"
+                f"the checkpoint of module {self.name!r} holds {listed(left_over)}, which it does not have; {_ADVICE}"
             )
 
     def _target(self, saved: Saved, now: Any) -> Any:
@@ -101,7 +104,8 @@ class ModulePart:
             raise StateError(f"module {self.name!r} is on the meta device; give it memory (to_empty) first")
         if tuple(now.shape) != saved.size:
             raise StateError(
-                f"{saved.path[1]!r} of module {self.name!r} has shape {tuple(now.shape)}, was saved with {saved.size}"
+                f"{saved.path[1]!r} of module {self.name!r} has shape {tuple(now.shape)}, was saved with {saved.size}; "
+                f"{_ADVICE}"
             )
         now = now.detach()
         return now if now.dtype == saved.dtype else torch.zeros_like(now, dtype=saved.dtype)

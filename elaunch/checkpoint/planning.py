@@ -63,7 +63,7 @@ def agree(mine: Described, ranks: Ranks) -> Planned:
     told = [plans.decode(one) for one in ranks.gather(plans.encode(plan, mine.lowest))]
     everyone = [one for one, _ in told]
     shares, metadata, error = [], None, ""
-    if everyone:
+    if everyone and not (error := _unfit(everyone)):
         try:
             shares, metadata = DefaultSavePlanner().create_global_plan(plans.of_lowest(told))
         except (ValueError, AssertionError) as problem:
@@ -76,6 +76,23 @@ def agree(mine: Described, ranks: Ranks) -> Planned:
         return Planned(mine.signature, share, None)
     entries = {key: _entry(value, mine.flat.get(key)) for key, value in metadata.state_dict_metadata.items()}
     return Planned(mine.signature, share, metadata, entries, _meshes(mine.flat))
+
+
+def _unfit(everyone: list[SavePlan]) -> str:
+    """A tensor that two ranks hold in different shapes, if there is one: of the two DCP would keep one, in silence."""
+    seen: dict[str, tuple[int, tuple[int, ...]]] = {}
+    for rank, plan in enumerate(everyone):
+        for item in plan.items:
+            if item.tensor_data is None:
+                continue
+            name, shape = item.index.fqn, tuple(item.tensor_data.size)
+            first, other = seen.setdefault(name, (rank, shape))
+            if other != shape:
+                return (
+                    f"{name!r} has shape {other} on rank {first} and {shape} on rank {rank}, and only one would be "
+                    "kept; build the same objects on all ranks, or declare what differs PerRank"
+                )
+    return ""
 
 
 def _signature(key: str, value: Any) -> tuple[Any, ...]:

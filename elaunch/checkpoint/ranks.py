@@ -7,6 +7,7 @@ while the program takes its groups down. A round that a rank does not join ends 
 from __future__ import annotations
 
 import os
+import re
 from datetime import timedelta
 from typing import Protocol
 
@@ -77,7 +78,10 @@ class Together:
             with unwatched():
                 first = self._group.barrier()
         except RuntimeError as error:
-            raise CheckpointError(f"rank {rank}: no connection to the other ranks ({_line(error)})") from error
+            raise CheckpointError(
+                f"rank {rank}: no connection to the other ranks; every rank makes a Checkpointer, "
+                f"in the same place ({_line(error)})"
+            ) from error
         self._wait(first)
 
     def gather(self, mine: bytes) -> list[bytes]:
@@ -124,7 +128,10 @@ class Together:
         try:
             work.wait()
         except RuntimeError as error:
-            raise CheckpointError(f"rank {self.rank}: another rank did not answer ({_line(error)})") from error
+            raise CheckpointError(
+                f"rank {self.rank}: another rank did not answer; it has ended, or has not made the same call: save, "
+                f"restore and close are made by every rank ({_line(error)})"
+            ) from error
 
 
 def connect(timeout: float, count: int) -> list[Ranks]:
@@ -154,4 +161,9 @@ def connect(timeout: float, count: int) -> list[Ranks]:
 
 
 def _line(error: BaseException) -> str:
-    return str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+    """What it says; of Gloo, without the line of its source and its advice."""
+    said = str(error).strip().splitlines()
+    if not said:
+        return type(error).__name__
+    told = re.sub(r"^\[[^\]]*\.cc:\d+\] ", "", said[0])
+    return told.partition(" This is typically caused by")[0].rstrip(".")[:300]

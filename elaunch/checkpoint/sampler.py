@@ -123,6 +123,16 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         with torch.random.fork_rng(devices=(), enabled=goes_on):
             return iter(loader)
 
+    @property
+    def differs_because(self) -> str:
+        """What to do where ranks have drawn different numbers of samples."""
+        if self.tail != "exact":
+            return "they have drawn different numbers of samples; every rank makes the same steps"
+        return (
+            'they have drawn different numbers of samples; with tail="exact" some ranks get one more in an epoch: use '
+            'ElasticSampler(..., tail="pad") or tail="drop", so that every rank makes the same steps'
+        )
+
     def state_dict(self) -> dict[str, Any]:
         """Equal on all ranks between steps that all of them took.
 

@@ -13,6 +13,7 @@ from elaunch.checkpoint.modules import ModulePart
 from elaunch.checkpoint.optimizers import OptimizerPart
 from elaunch.checkpoint.per_rank import PerRank, PerRankPart, root_of
 from elaunch.checkpoint.rng import RNG
+from elaunch.checkpoint.sampler import ElasticSampler
 from elaunch.checkpoint.saved import Saved, by_root
 from elaunch.checkpoint.shared import SharedPart
 from elaunch.errors import StateError
@@ -99,6 +100,11 @@ class States:
         for buffers in self._buffers:
             buffers.settle()
 
+    def differs_because(self, name: str) -> str:
+        """How a state came to differ between ranks, and what to do, where its object can tell."""
+        held = next((part.value for part in self._parts if part.name == name), None)
+        return held.differs_because if isinstance(held, ElasticSampler) else ""
+
     @property
     def values(self) -> dict[str, Any]:
         """The objects by name. Plain values, which nothing can be put into, are those that were restored."""
@@ -138,4 +144,7 @@ def _missing(part: Part, roots: Roots) -> str:
     if not isinstance(part, PerRankPart) and root_of(part.name, 0) in roots:
         return f"state {part.name!r} was saved per rank; declare it: PerRank({part.name})"
     held = sorted(root for root in roots if not root.startswith("elaunch."))
-    return f"the checkpoint holds no state {part.name!r}; it holds {', '.join(map(repr, held)) or 'none'}"
+    return (
+        f"the checkpoint holds no state {part.name!r}; it holds {', '.join(map(repr, held)) or 'none'}; give the state "
+        "the names that it was saved with, or fill what it holds with load(..., partial=True)"
+    )

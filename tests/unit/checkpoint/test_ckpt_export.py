@@ -147,7 +147,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
         "optim": optim,
         "lr": scheduler,
         "tree": {**tree, "array": numpy.arange(3.0)},
-        "step": 7,
+        "step": [7],
         "mine": PerRank(mine),
         "rng": RNG(),
     }
@@ -163,7 +163,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
         "optim": {"state": {names[place]: one for place, one in state["state"].items()}, "param_groups": groups},
         "lr": scheduler.state_dict(),
         "tree": {**tree, "array": torch.arange(3.0, dtype=torch.float64)},
-        "step": 7,
+        "step": [7],
         "mine": [mine],
     }
     return root, expected
@@ -192,7 +192,7 @@ def test_one_state_by_itself_fits_the_object(ckpt: Ckpt, program: Any, tmp_path:
     with safetensors.safe_open(tmp_path / "model.safetensors", "pt") as file:
         assert file.metadata() == {"format": "pt", "checkpoint": "step-00000100", "step": "100"}
     assert ckpt("export", root, "--only", "step", tmp_path / "step.pt")[0] == 0
-    assert torch.load(tmp_path / "step.pt", weights_only=True) == 7
+    assert torch.load(tmp_path / "step.pt", weights_only=True) == [7]
 
 
 def test_what_safetensors_cannot_hold_is_named(ckpt: Ckpt, program: Any, tmp_path: Path) -> None:

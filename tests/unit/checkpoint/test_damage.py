@@ -129,7 +129,7 @@ def test_every_bit_of_a_data_file_is_summed(saved: Path) -> None:
 
 def test_where_sums_are_looked_at(tmp_path: Path) -> None:
     """In a file of more blocks than one: of all, or without sums of tensors of that which has values and the index."""
-    large = {"w": torch.zeros(3 << 20), "text": "text"}
+    large = {"w": torch.zeros(3 << 20), "text": ["text"]}
     with Checkpointer(tmp_path, large) as checkpointer:
         checkpointer.save(1)
         assert checkpointer.wait().committed

@@ -268,4 +268,7 @@ def test_ranks_that_differ_are_named() -> None:
     )
     assert difference("data", 0, 2).endswith("or declare it PerRank(data)")
     assert difference("optim.param_groups", 0, 2).endswith("make it equal on all ranks")
+    assert difference("new", 0, 2, lacking=2).startswith("rank 0 has a state 'new' and rank 2 has none")
+    assert difference("new", 0, 2, lacking=0).startswith("rank 2 has a state 'new' and rank 0 has none")
+    assert difference("data", 0, 2, None, "so").endswith("ranks 0 and 2: so")
     assert values(x=PerRank({"a": 1})) == {}
