@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, Stora
 
 from elaunch.checkpoint import layout, manifest
 from elaunch.checkpoint.claims import Claim
+from elaunch.checkpoint.failures import describe
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.manifest import FileSum, Manifest, Origin
 from elaunch.checkpoint.planning import Planned
@@ -168,10 +169,3 @@ def _located(metadata: Metadata, everyone: Sequence[dict[str, Any]]) -> Metadata
 
 def _offset(index: MetadataIndex) -> list[int] | None:
     return None if index.offset is None else list(index.offset)
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -75,14 +75,15 @@ class Image:
 
     def fill(self, planner: SavePlanner) -> None:
         """Copy the state as it is now. ``planner`` resolves the items of the plan to tensors and bytes."""
-        asynchronous = False
+        devices = set()
         for item, target in self._targets:
             source = planner.resolve_data(item).detach()
             target.copy_(source, non_blocking=True)
-            asynchronous |= source.device.type != "cpu"
+            if source.device.type != "cpu":
+                devices.add(source.device)
         self._append(planner)
-        if asynchronous:
-            torch.accelerator.synchronize()
+        for device in devices:  # each has a stream of its own, and none need be the current one
+            torch.accelerator.synchronize(device)
 
     def _append(self, planner: SavePlanner) -> None:
         self.written = list(self._places)

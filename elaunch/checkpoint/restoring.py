@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from elaunch.checkpoint import layout, manifest, unpickling
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Owner
-from elaunch.checkpoint.committing import describe
+from elaunch.checkpoint.failures import describe
 from elaunch.checkpoint.loading import Contents, Objects, adopt, load, read_metadata
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.checkpoint.retention import Committed, newest_first
