@@ -24,6 +24,7 @@ from elaunch.checkpoint.failures import describe
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.manifest import FileSum, Manifest, Origin
 from elaunch.checkpoint.planning import Planned
+from elaunch.checkpoint.plausible import check_metadata
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.checkpoint.storage import Storage
 from elaunch.checkpoint.writing import write_file
@@ -111,7 +112,9 @@ class Save:
         if self.claim is None or self.planned.metadata is None:
             raise RuntimeError("rank 0 has no claim or no plan")
         files = {one["name"]: FileSum(one["size"], bytes.fromhex(one["blocks"])) for one in everyone if "name" in one}
-        data = pickle.dumps(_located(self.planned.metadata, everyone))
+        metadata = _located(self.planned.metadata, everyone)
+        check_metadata(metadata, {name: told.size for name, told in files.items()}, f"{staging}/{layout.METADATA}")
+        data = pickle.dumps(metadata)
         files[layout.METADATA] = write_file(self.storage, f"{staging}/{layout.METADATA}", [memoryview(data)])
         for name, told in files.items():
             if (size := self.storage.size(f"{staging}/{name}")) != told.size:

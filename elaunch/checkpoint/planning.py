@@ -77,7 +77,8 @@ def _answers(mine: Described, said: list[bytes]) -> tuple[list[bytes], Planned]:
     told = [plans.decode(one) for one in said]
     everyone = [one for one, _ in told]
     try:
-        shares, metadata = DefaultSavePlanner().create_global_plan(plans.of_lowest(told))
+        given = plans.of_lowest(told)  # copies: torch 2.6 takes items out of the plans that it is given
+        shares, metadata = DefaultSavePlanner().create_global_plan(given)
     except (ValueError, AssertionError) as error:
         raise StateError(f"the states of the ranks do not fit together: {error}") from error
     answers = [plans.encode_share(one, share) for one, share in zip(everyone, shares, strict=True)]

@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import SavePlan
 
-from elaunch.checkpoint import Checkpointer, image, planning
+from elaunch.checkpoint import Checkpointer, image, planning, plans
 from elaunch.checkpoint.committing import Save
 from elaunch.errors import CheckpointError
 
@@ -141,6 +143,34 @@ def a_thread_that_fails_on_rank_0() -> str:
         return f"{first}; then {outcome(checkpointer, 1)}"
 
 
+def a_planner_that_takes_items_out_of_what_it_is_given() -> str:
+    """As torch 2.6 has it."""
+    real = DefaultSavePlanner.create_global_plan
+
+    def plan(self: DefaultSavePlanner, given: list[SavePlan]) -> Any:
+        shares, metadata = real(self, given)
+        for one, share in zip(given, shares, strict=True):
+            object.__setattr__(one, "items", share.items)
+        return shares, metadata
+
+    DefaultSavePlanner.create_global_plan = plan
+    try:
+        with made("takes") as checkpointer:
+            return f"{outcome(checkpointer, 1)} {checkpointer.restore()}"
+    finally:
+        DefaultSavePlanner.create_global_plan = real
+
+
+def a_plan_that_leaves_something_out() -> str:
+    """What could not be restored is not committed."""
+    real, plans.encode_share = plans.encode_share, lambda mine, share: b"[]"
+    try:
+        with made("leaves") as checkpointer:
+            return outcome(checkpointer, 1).partition(": ")[2]
+    finally:
+        plans.encode_share = real
+
+
 def closed() -> str:
     checkpointer = made("closed")
     checkpointer.close()
@@ -162,6 +192,8 @@ for one in (
     a_state_that_is_refused_at_once,
     a_thread_that_fails,
     a_thread_that_fails_on_rank_0,
+    a_planner_that_takes_items_out_of_what_it_is_given,
+    a_plan_that_leaves_something_out,
     closed,
 ):
     scene(one)

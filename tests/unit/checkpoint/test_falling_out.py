@@ -23,6 +23,8 @@ ALIKE = {
     "a_state_that_is_refused_at_once": (
         "StateError: the name 'elaunch.mine' is taken by elaunch itself; use another one"
     ),
+    "a_planner_that_takes_items_out_of_what_it_is_given": "committed 1",
+    "a_plan_that_leaves_something_out": "does not hold together (the part of 'w' at (0,) is in no file)",
 }
 
 Told = list[dict[str, tuple[float, str]]]
