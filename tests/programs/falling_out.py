@@ -7,6 +7,7 @@ each scene on this rank, in seconds and in words. A round lasts a minute at most
 import contextlib
 import json
 import logging
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from torch.distributed.checkpoint.planner import SavePlan
 
 from elaunch.checkpoint import Checkpointer, image, planning, plans
 from elaunch.checkpoint.committing import Save
+from elaunch.checkpoint.restoring import Restore
 from elaunch.errors import CheckpointError
 
 RANK, WORLD = map(int, sys.argv[2:4])
@@ -171,6 +173,34 @@ def a_plan_that_leaves_something_out() -> str:
         plans.encode_share = real
 
 
+def a_host_that_sees_another_directory() -> str:
+    with made("here") as checkpointer:
+        if outcome(checkpointer, 1) != "committed":
+            return "not saved"
+    with made("here" if RANK != BAD else "there") as checkpointer:
+        return str(checkpointer.restore())
+
+
+def a_checkpoint_that_goes_while_it_is_chosen() -> str:
+    """As ``elaunch ckpt rm`` takes it."""
+    with made("goes") as checkpointer:
+        if [outcome(checkpointer, step) for step in (1, 2)] != ["committed"] * 2:
+            return "not saved"
+        real = Restore._try
+
+        def gone(self: Restore, chosen: dict[str, Any]) -> dict[str, str]:
+            if RANK == 0:
+                shutil.rmtree(ROOT / "goes" / "step-00000002", ignore_errors=True)
+            dist.barrier()
+            return real(self, chosen)
+
+        Restore._try = gone  # type: ignore[method-assign]
+        try:
+            return str(checkpointer.restore())
+        finally:
+            Restore._try = real  # type: ignore[method-assign]
+
+
 def closed() -> str:
     checkpointer = made("closed")
     checkpointer.close()
@@ -194,6 +224,8 @@ for one in (
     a_thread_that_fails_on_rank_0,
     a_planner_that_takes_items_out_of_what_it_is_given,
     a_plan_that_leaves_something_out,
+    a_host_that_sees_another_directory,
+    a_checkpoint_that_goes_while_it_is_chosen,
     closed,
 ):
     scene(one)

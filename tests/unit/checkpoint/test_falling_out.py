@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ ALIKE = {
         "StateError: the name 'elaunch.mine' is taken by elaunch itself; use another one"
     ),
     "a_planner_that_takes_items_out_of_what_it_is_given": "committed 1",
+    "a_checkpoint_that_goes_while_it_is_chosen": "1",
     "a_plan_that_leaves_something_out": "does not hold together (the part of 'w' at (0,) is in no file)",
 }
 
@@ -82,6 +84,12 @@ def test_ranks_that_make_different_things_of_a_save_save_the_step_again(told: To
 def test_nothing_is_saved_by_what_is_closed(told: Told) -> None:
     for rank in told:
         assert rank["closed"][1].startswith("ValueError: the Checkpointer of ")
+
+
+def test_a_host_that_sees_another_directory_is_named_as_the_cause(told: Told) -> None:
+    for rank in told:
+        said = rank["a_host_that_sees_another_directory"][1]
+        assert re.fullmatch("CheckpointError: .*/there/step-00000001/.*; all hosts must see .*/(here|there)", said)
 
 
 def test_nobody_waits(told: Told) -> None:
