@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from elaunch.checkpoint import tensors
+from elaunch.checkpoint.failures import line
 from elaunch.checkpoint.pickles import Call, Machine, check_size, make_set
 from elaunch.checkpoint.tensors import Storage, storage_bytes
-from elaunch.checkpoint.unpickling import dtypes, line
+from elaunch.checkpoint.unpickling import dtypes
 from elaunch.errors import DamagedCheckpointError
 
 _MOST_RECORDS = 100_000

@@ -12,6 +12,8 @@ from elaunch.errors import StateError
 
 _PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
 
+_HIGHEST_STEP = 1 << 62
+
 
 def check_options(keep_last: int, keep_every: int, verify: str, on_busy: str) -> None:
     """Raises ValueError."""
@@ -31,8 +33,8 @@ def whole_step(step: object) -> int:
         number = operator.index(step)  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"save({step!r}): a step is a whole number") from None
-    if number < 0:
-        raise ValueError(f"save({number}): a step is 0 or more")
+    if not 0 <= number < _HIGHEST_STEP:
+        raise ValueError(f"save({number}): a step is 0 or more, and less than 2 to the power of 62")
     return number
 
 

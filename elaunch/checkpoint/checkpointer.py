@@ -3,34 +3,39 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
 
 import elaunch
 from elaunch.checkpoint import attempts, launched, layout, leaving, planning
+from elaunch.checkpoint.agreeing import agree
 from elaunch.checkpoint.arguments import check_options, check_state, whole_step
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
-from elaunch.checkpoint.committing import Outcome, Save, describe
+from elaunch.checkpoint.committing import Outcome, Save
 from elaunch.checkpoint.digest import difference, differing
+from elaunch.checkpoint.failures import describe, line
 from elaunch.checkpoint.foreign import Load
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.launcher import Launcher
 from elaunch.checkpoint.manifest import Origin
 from elaunch.checkpoint.open_storage import open_storage, parent_of
 from elaunch.checkpoint.planning import Described, Planned
-from elaunch.checkpoint.ranks import Ranks, connect
+from elaunch.checkpoint.ranks import Ranks, connect, rounds
 from elaunch.checkpoint.restoring import Restore, Restored, Wish
 from elaunch.checkpoint.retention import Keep, to_remove
 from elaunch.checkpoint.rng import RNG
 from elaunch.checkpoint.states import States
-from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError, StateError
+from elaunch.errors import CheckpointError, StateError
 
 _CLAIM_PATIENCE = 5.0
-_KINDS = {kind.code: kind for kind in (DirectoryInUseError, FencedError)}
+
+_log = logging.getLogger("elaunch.checkpoint")
 
 
 class Checkpointer:
@@ -72,8 +77,9 @@ class Checkpointer:
         self._owner = self._launcher.owner()
         with elaunch.section("checkpoint open", timeout=timeout):
             self._front, self._back = connect(timeout, 2)
-            self._states = _states(state, rng, self._front)
-            self._claim = self._claimed()
+            with rounds(self._front, self._back):
+                self._states = agree(self._front, lambda: _states(state, rng, self._front), "its state cannot be taken")
+                self._claim = agree(self._front, self._claimed, f"{self._storage.url} cannot be claimed")
         self._closed = False
         self._planned: Planned | None = None
         self._image: Image | None = None
@@ -89,6 +95,10 @@ class Checkpointer:
         """
         self._check_open()
         self.wait()
+        with rounds(self._front):
+            return self._restore(step)
+
+    def _restore(self, step: int | None) -> int:
         first = self._front.rank == 0
         planned = self._launcher.wish()
         if step is not None:
@@ -125,8 +135,9 @@ class Checkpointer:
         self._check_open()
         self.wait()
         above, name = parent_of(path)
-        with elaunch.section("checkpoint load", timeout=self._timeout):
-            Load(open_storage(above), name, self._front, self._states, self._verify).run(partial)
+        load = Load(open_storage(above), name, self._front, self._states, self._verify)
+        with elaunch.section("checkpoint load", timeout=self._timeout), rounds(self._front):
+            load.run(partial)
 
     def save(self, step: int) -> bool:
         """Save the state as it is now; returns when training may go on, the rest happens behind it.
@@ -137,16 +148,21 @@ class Checkpointer:
         """
         step = whole_step(step)
         self._check_open()
-        if self._skip and self._anywhere(self._pending is not None and not self._pending.done.is_set()):
-            return False
-        with elaunch.section("checkpoint save", timeout=self._timeout):
+        with elaunch.section("checkpoint save", timeout=self._timeout), rounds(self._front):
+            if self._skip and self._anywhere(self._pending is not None and not self._pending.done.is_set()):
+                return False
             self.wait()
-            if self._last.committed and self._last.step == step:
+            agreed = self._agreed(step)
+            if agreed.done:
                 return True
-            broken = self._stage(step)
-            self._pending = _Pending(self._save(step, broken), self._settled)
-            self._pending.start()
-            leaving.expect(self._pending.done, self._timeout)
+            if agreed.lost:
+                self._reconnect()
+            with rounds(self._back):
+                broken = self._stage(agreed.mine, agreed.changed)
+                pending = _Pending(self._save(step, broken), self._settled)
+                pending.start()
+            self._pending = pending
+            leaving.expect(pending.done, self._timeout)
         return True
 
     def wait(self) -> Outcome:
@@ -179,22 +195,23 @@ class Checkpointer:
             raise CheckpointError(f"{self._storage.url}: this Checkpointer is closed; make a new one to go on with")
 
     def _claimed(self) -> Claim | None:
-        """Claim the directory, on rank 0; all ranks hear whether that went well."""
-        got, told = None, {"code": "", "error": ""}
-        if self._front.rank == 0:
-            try:
-                self._check_path()
-                got = claim(self._storage, self._owner, _CLAIM_PATIENCE)
-            except CheckpointError as problem:
-                told = {"code": problem.code, "error": str(problem)}
-            except OSError as problem:
-                told = {"code": CheckpointError.code, "error": describe(problem)}
-            if told["error"]:
-                self._launcher.tell("checkpoint_refused", told["error"])
-        told = json.loads(self._front.tell(json.dumps(told).encode()))
-        if told["error"]:
-            raise _KINDS.get(told["code"], CheckpointError)(told["error"])
-        return got
+        """Claim the directory, on rank 0."""
+        if self._front.rank != 0:
+            return None
+        try:
+            self._check_path()
+            return claim(self._storage, self._owner, _CLAIM_PATIENCE)
+        except (CheckpointError, OSError) as error:
+            self._launcher.tell("checkpoint_refused", describe(error))
+            raise
+
+    def _reconnect(self) -> None:
+        """Where a save ended because a rank did not answer in time: the next one has another try."""
+        self._back.leave("another rank has")
+        try:
+            (self._back,) = connect(self._timeout, 1)
+        except CheckpointError as error:  # perhaps on this rank alone: it ends the save, and not the training
+            _log.warning("saves cannot go on: %s", error)
 
     def _check_path(self) -> None:
         """Raises CheckpointError where the directory is one checkpoint: others in it would never be found."""
@@ -212,11 +229,10 @@ class Checkpointer:
         except OSError as error:
             self._launcher.tell("checkpoint_attempt", f"the start from step {step} is not counted: {describe(error)}")
 
-    def _stage(self, step: int) -> str:
+    def _stage(self, mine: Described, changed: bool) -> str:
         """Copy the state into this rank's image. What went wrong on this rank alone, in words."""
-        mine, changed = self._described(step)
         if self._planned is None or changed:
-            self._planned = planning.agree(mine, self._front)
+            self._planned = planning.share_out(mine, self._front)
             if self._image is not None:
                 self._image.close()
                 self._image = None
@@ -224,27 +240,32 @@ class Checkpointer:
             if self._image is None:
                 self._image = Image(self._planned.share)
             self._image.fill(mine.planner())
-        except (MemoryError, OSError, RuntimeError) as error:  # the last one is torch's, for memory too
-            return f"its state could not be copied: {describe(error)}"
+        except Exception as error:  # noqa: BLE001 -- whatever torch raises: the others are told, and go on
+            return f"its state could not be copied: {line(error)}"
         return ""
 
-    def _described(self, step: int) -> tuple[Described, bool]:
-        """What there is to save, and whether it has changed on any rank.
+    def _agreed(self, step: int) -> _Agreed:
+        """What there is to save here, and what all ranks have told each other of it.
 
         Raises StateError on all where one cannot say.
         """
         mine, error, digests = Described({}, {}, []), "", {}
+        cause: Exception | None = None
         try:
             mine = planning.describe(self._states.collect(), self._states.of_lowest())
             digests = {name: digest.hex() for name, digest in self._states.shared_values().items()}
         except StateError as problem:
-            error = str(problem)
+            cause, error = problem, str(problem)
+        except Exception as problem:  # noqa: BLE001 -- the others are told
+            cause, error = problem, f"rank {self._front.rank}: its state cannot be saved: {line(problem)}"
         changed = self._planned is None or mine.signature != self._planned.signature
-        here = {"step": step, "error": error, "changed": changed, "digests": digests}
-        told = [json.loads(one) for one in self._front.share(json.dumps(here).encode())]
+        done = self._last.committed and self._last.step == step
+        word = {"step": step, "error": error, "changed": changed, "lost": self._back.left, "done": done}
+        word["digests"] = digests
+        told = [json.loads(one) for one in self._front.share(json.dumps(word).encode())]
         for rank, one in enumerate(told):
             if one["error"]:
-                raise StateError(one["error"])
+                raise StateError(one["error"]) from cause
             if one["step"] != told[0]["step"]:
                 raise StateError(
                     f"rank 0 saves step {told[0]['step']} where rank {rank} saves step {one['step']}; "
@@ -253,7 +274,12 @@ class Checkpointer:
         for name, one_rank, another in differing([_bytes(one["digests"]) for one in told]):
             lacking = next((rank for rank in (one_rank, another) if name not in told[rank]["digests"]), None)
             raise StateError(difference(name, one_rank, another, lacking, self._states.differs_because(name)))
-        return mine, any(one["changed"] for one in told)
+        return _Agreed(
+            mine,
+            changed=any(one["changed"] for one in told),
+            lost=any(one["lost"] for one in told),
+            done=all(one["done"] for one in told),
+        )
 
     def _save(self, step: int, broken: str) -> Save:
         if self._planned is None:
@@ -297,6 +323,18 @@ class Checkpointer:
         return b"1" in self._front.share(b"1" if here else b"0")
 
 
+@dataclass(frozen=True, slots=True)
+class _Agreed:
+    """What a save begins with: whether the state has changed its shape on any rank, whether any has lost the
+    connection of the others' saves, and whether this step was the last that they committed.
+    """
+
+    mine: Described
+    changed: bool
+    lost: bool
+    done: bool
+
+
 class _Pending:
     """A save that is in flight, in a thread that keeps the process from ending before it."""
 
@@ -317,13 +355,21 @@ class _Pending:
 
     def _run(self) -> None:
         try:
-            self._outcome = self._save.run()
-            self._settled(self._outcome)
-        except CheckpointError as error:
-            self._outcome = Outcome(self._save.step, error=describe(error))
+            self._outcome = self._ended()
             self._settled(self._outcome)
         finally:
             self.done.set()
+
+    def _ended(self) -> Outcome:
+        """What became of it. This is the outermost of its thread: nothing ends in silence, or leaves others waiting."""
+        try:
+            with rounds(self._save.ranks):
+                return self._save.run()
+        except CheckpointError as error:
+            return Outcome(self._save.step, error=describe(error))
+        except Exception as error:  # noqa: BLE001
+            _log.exception("the save of step %d ended by an error that nobody foresaw", self._save.step)
+            return Outcome(self._save.step, error=line(error))
 
 
 def _states(state: Mapping[str, object], rng: bool, ranks: Ranks) -> States:

@@ -20,9 +20,11 @@ from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, Stora
 
 from elaunch.checkpoint import layout, manifest
 from elaunch.checkpoint.claims import Claim
+from elaunch.checkpoint.failures import describe
 from elaunch.checkpoint.image import Image
 from elaunch.checkpoint.manifest import FileSum, Manifest, Origin
 from elaunch.checkpoint.planning import Planned
+from elaunch.checkpoint.plausible import check_metadata
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.checkpoint.storage import Storage
 from elaunch.checkpoint.writing import write_file
@@ -110,7 +112,9 @@ class Save:
         if self.claim is None or self.planned.metadata is None:
             raise RuntimeError("rank 0 has no claim or no plan")
         files = {one["name"]: FileSum(one["size"], bytes.fromhex(one["blocks"])) for one in everyone if "name" in one}
-        data = pickle.dumps(_located(self.planned.metadata, everyone))
+        metadata = _located(self.planned.metadata, everyone)
+        check_metadata(metadata, {name: told.size for name, told in files.items()}, f"{staging}/{layout.METADATA}")
+        data = pickle.dumps(metadata)
         files[layout.METADATA] = write_file(self.storage, f"{staging}/{layout.METADATA}", [memoryview(data)])
         for name, told in files.items():
             if (size := self.storage.size(f"{staging}/{name}")) != told.size:
@@ -168,10 +172,3 @@ def _located(metadata: Metadata, everyone: Sequence[dict[str, Any]]) -> Metadata
 
 def _offset(index: MetadataIndex) -> list[int] | None:
     return None if index.offset is None else list(index.offset)
-
-
-def describe(error: BaseException) -> str:
-    """An error as one line."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

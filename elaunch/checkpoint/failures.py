@@ -1,4 +1,4 @@
-"""What the operating system says of a directory, as a sentence and as an error with an exit code of its own."""
+"""What went wrong, in one line; of a directory also as an error with an exit code of its own."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _ABSENT = {errno.ENOENT, errno.ENOTDIR}
 
 
-def in_words(error: OSError) -> str:
-    """One line: which file, and why."""
-    why = error.strerror or str(error) or type(error).__name__
-    return f"{error.filename}: {why}" if error.filename else why
+def describe(error: BaseException) -> str:
+    """An error that was to be expected: its one line; of the operating system's, which file, and why."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def line(error: BaseException) -> str:
+    """An error that nobody foresaw: of which kind, and its first line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
 
 
 def as_error(error: OSError) -> CheckpointError:
     """The error that says the same, for whoever ends a process with it."""
     if error.errno in _DENIED:
-        return StorageAccessError(in_words(error))
+        return StorageAccessError(describe(error))
     if error.errno in _ABSENT:
-        return NoCheckpointError(in_words(error))
-    return StorageError(in_words(error))
+        return NoCheckpointError(describe(error))
+    return StorageError(describe(error))

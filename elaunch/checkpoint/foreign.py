@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from elaunch.checkpoint import layout, manifest, unpickling
-from elaunch.checkpoint.committing import describe
-from elaunch.checkpoint.loading import Contents, Objects, adopt, agree, load, read_metadata
+from elaunch.checkpoint.agreeing import agree
+from elaunch.checkpoint.failures import describe
+from elaunch.checkpoint.loading import Contents, Objects, adopt, load, read_metadata
 from elaunch.checkpoint.plausible import check_metadata
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.checkpoint.storage import Storage
@@ -31,14 +32,11 @@ class Load:
         found = json.loads(self.ranks.tell(json.dumps(self._found() if self.ranks.rank == 0 else {}).encode()))
         if found["error"]:
             raise CheckpointError(found["error"])
-        loaded: dict[str, Any] = {}
 
-        def fill() -> None:
-            loaded.update(
-                load(self._contents(found), self.objects, self.ranks.rank, verify=self.verify, partial=partial)
-            )
+        def filled() -> dict[str, Any]:
+            return load(self._contents(found), self.objects, self.ranks.rank, verify=self.verify, partial=partial)
 
-        agree(self.ranks, fill)
+        loaded = agree(self.ranks, filled, f"{self.name} cannot be loaded")
         adopt(self.objects, loaded, self.name, self.ranks)
 
     def _found(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ after that each save copies into the same places. Values that are no tensors are
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,10 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 
 from elaunch.checkpoint import index
 from elaunch.checkpoint.envelope import ALIGNMENT, Envelope, envelope
+
+# A forked child (a data loader's worker) needs none of it, and would have the next save copy every page first. It has
+# the place of it, empty: with MADV_DONTFORK it would take away, by closing it, what has come to stand there since.
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, which Python's mmap has no name for
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +80,15 @@ class Image:
 
     def fill(self, planner: SavePlanner) -> None:
         """Copy the state as it is now. ``planner`` resolves the items of the plan to tensors and bytes."""
-        asynchronous = False
+        devices = set()
         for item, target in self._targets:
             source = planner.resolve_data(item).detach()
             target.copy_(source, non_blocking=True)
-            asynchronous |= source.device.type != "cpu"
+            if source.device.type != "cpu":
+                devices.add(source.device)
         self._append(planner)
-        if asynchronous:
-            torch.accelerator.synchronize()
+        for device in devices:  # each has a stream of its own, and none need be the current one
+            torch.accelerator.synchronize(device)
 
     def _append(self, planner: SavePlanner) -> None:
         self.written = list(self._places)
@@ -111,10 +117,9 @@ class Memory:
             self.view = memoryview(self._bytes.numpy())
             return
         self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        # A forked child (a data loader's worker) needs none of it, and would have the next save copy every page first.
-        for advice in ("MADV_HUGEPAGE", "MADV_DONTFORK"):
-            if hasattr(mmap, advice):
-                self._map.madvise(getattr(mmap, advice))
+        for advice in (getattr(mmap, "MADV_HUGEPAGE", 0), _WIPE_ON_FORK):
+            with contextlib.suppress(OSError):  # an older kernel: it is slower, or takes more memory
+                self._map.madvise(advice)
         self.view = memoryview(self._map)[:size]
         self._bytes = torch.frombuffer(self._map, dtype=torch.uint8)
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from elaunch.checkpoint.blocks import BlockFile
+from elaunch.errors import DamagedCheckpointError
+
 _ROW = struct.Struct("<QQ")
 _END = struct.Struct("<Q8s")
 _MAGIC = b"elaunch1"
@@ -24,10 +27,22 @@ def encode(data_offsets: Mapping[int, int]) -> bytes:
 
 def length(end: bytes) -> int:
     """Bytes of the whole index, from the last ``END_BYTES`` of a file. Raises ValueError where there is no index."""
+    if len(end) != _END.size:
+        raise ValueError(f"has no more than {len(end)} bytes")
     rows, magic = _END.unpack(end)
     if magic != _MAGIC:
         raise ValueError(f"ends in {end[-8:]!r}, not in an index")
     return int(rows) * _ROW.size + _END.size
+
+
+def read(file: BlockFile, where: str) -> dict[int, int]:
+    """The index of an open file, whatever else of it is checked. Raises DamagedCheckpointError and OSError."""
+    try:
+        end = min(file.size, END_BYTES)
+        whole = min(file.size, length(bytes(file.read(file.size - end, end, surely=True))))
+        return decode(bytes(file.read(file.size - whole, whole, surely=True)))
+    except ValueError as error:
+        raise DamagedCheckpointError(f"{where}: has no index ({error})") from error
 
 
 def decode(data: bytes) -> dict[int, int]:

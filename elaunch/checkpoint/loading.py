@@ -1,29 +1,28 @@
-"""Fill a program's objects from one checkpoint: rank by rank into memory first, and only if all could into the objects.
+"""Fill a program's objects from one checkpoint: each rank reads its part, and if all could, the objects take it.
 
-A rank that cannot says so in its round, whatever went wrong, so that nobody waits for it.
+Modules are read right into their parameters, for no model is held twice: they are half filled where a rank could not. A
+rank that cannot says so in its round, whatever went wrong, so that nobody waits for it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from torch.distributed.checkpoint import DefaultLoadPlanner, Metadata
 
 from elaunch.checkpoint import layout, manifest, unpickling
+from elaunch.checkpoint.agreeing import agree
 from elaunch.checkpoint.archive import load_value
-from elaunch.checkpoint.committing import describe
+from elaunch.checkpoint.failures import line
 from elaunch.checkpoint.manifest import FileSum, Manifest
 from elaunch.checkpoint.plausible import check_metadata
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.checkpoint.reading import BlockReader
 from elaunch.checkpoint.saved import Saved, saved_keys
 from elaunch.checkpoint.storage import Storage
-from elaunch.errors import CheckpointError, DamagedCheckpointError, ElaunchError, StateError
-
-_KINDS: dict[str, type[CheckpointError]] = {kind.code: kind for kind in (StateError, DamagedCheckpointError)}
+from elaunch.errors import CheckpointError, DamagedCheckpointError
 
 
 class Objects(Protocol):
@@ -69,29 +68,13 @@ def load(contents: Contents, objects: Objects, rank: int, *, verify: bool, parti
     except (CheckpointError, OSError):
         raise
     except Exception as error:
-        raise CheckpointError(f"{contents.name}: cannot be loaded ({unpickling.line(error)})") from error
+        raise CheckpointError(f"{contents.name}: cannot be loaded ({line(error)})") from error
     return targets
 
 
 def adopt(objects: Objects, loaded: dict[str, Any], name: str, ranks: Ranks) -> None:
     """Put what was loaded into the objects. Collective. Raises CheckpointError on all ranks where one cannot."""
-    agree(ranks, lambda: _adopt(objects, loaded, name))
-
-
-def agree(ranks: Ranks, act: Callable[[], None]) -> None:
-    """Do it, on every rank; where it fails on one of them, raise its CheckpointError on all. Collective."""
-    told = {"code": "", "error": ""}
-    mine: Exception | None = None
-    try:
-        act()
-    except ElaunchError as error:
-        told, mine = {"code": error.code, "error": str(error)}, error
-    except OSError as error:
-        told, mine = {"code": "", "error": describe(error)}, error
-    for one in ranks.share(json.dumps(told).encode()):
-        other = json.loads(one)
-        if other["error"]:
-            raise _KINDS.get(other["code"], CheckpointError)(other["error"]) from mine
+    agree(ranks, lambda: objects.adopt(loaded), f"{name}: an object does not take its state")
 
 
 def read_metadata(data: bytes, known: Manifest, name: str) -> Metadata:
@@ -103,12 +86,3 @@ def read_metadata(data: bytes, known: Manifest, name: str) -> Metadata:
     metadata = unpickling.load_metadata(data, where)
     check_metadata(metadata, {file: one.size for file, one in known.files.items()}, where)
     return metadata
-
-
-def _adopt(objects: Objects, loaded: dict[str, Any], name: str) -> None:
-    try:
-        objects.adopt(loaded)
-    except CheckpointError:
-        raise
-    except Exception as error:
-        raise CheckpointError(f"{name}: an object does not take its state ({unpickling.line(error)})") from error

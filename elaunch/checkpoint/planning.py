@@ -12,6 +12,7 @@ from torch.distributed.checkpoint.planner import SavePlan
 from torch.distributed.tensor import DTensor
 
 from elaunch.checkpoint import plans
+from elaunch.checkpoint.agreeing import agree
 from elaunch.checkpoint.manifest import Entry
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.errors import StateError
@@ -36,6 +37,10 @@ class Described:
         planner.set_up_planner(self.flat)
         return planner
 
+    def plan(self) -> SavePlan:
+        """What this rank alone would write."""
+        return replace(self.planner().create_local_plan(), planner_data=self.paths)
+
 
 @dataclass(slots=True)
 class Planned:
@@ -57,25 +62,30 @@ def describe(state: dict[str, Any], lowest: frozenset[str] = frozenset()) -> Des
     return Described(flat, paths, [_signature(key, value) for key, value in flat.items()], lowest)
 
 
-def agree(mine: Described, ranks: Ranks) -> Planned:
+def share_out(mine: Described, ranks: Ranks) -> Planned:
     """Share the work between all ranks. Collective. Raises StateError on all of them where their states do not fit."""
-    plan = replace(mine.planner().create_local_plan(), planner_data=mine.paths)
-    told = [plans.decode(one) for one in ranks.gather(plans.encode(plan, mine.lowest))]
+    plan = agree(ranks, mine.plan, "its state cannot be planned")
+    told = ranks.gather(plans.encode(plan, mine.lowest))
+    answers, planned = agree(ranks, lambda: _answers(mine, told), "the states of the ranks do not fit together")
+    return replace(planned, share=plans.decode_share(plan, ranks.deal(answers)))
+
+
+def _answers(mine: Described, said: list[bytes]) -> tuple[list[bytes], Planned]:
+    """On rank 0: what each rank is answered, and what rank 0 keeps of the plan; nothing on the others."""
+    if not said:
+        return [], Planned(mine.signature, SavePlan([]), None)
+    told = [plans.decode(one) for one in said]
     everyone = [one for one, _ in told]
-    shares, metadata, error = [], None, ""
-    if everyone and not (error := _unfit(everyone)):
-        try:
-            shares, metadata = DefaultSavePlanner().create_global_plan(plans.of_lowest(told))
-        except (ValueError, AssertionError) as problem:
-            error = f"the states of the ranks do not fit together: {problem}"
-    if error := ranks.tell(error.encode()).decode():
-        raise StateError(error)
+    if unfit := _unfit(everyone):
+        raise StateError(unfit)
+    try:
+        given = plans.of_lowest(told)  # copies: torch 2.6 takes items out of the plans that it is given
+        shares, metadata = DefaultSavePlanner().create_global_plan(given)
+    except (ValueError, AssertionError) as error:
+        raise StateError(f"the states of the ranks do not fit together: {error}") from error
     answers = [plans.encode_share(one, share) for one, share in zip(everyone, shares, strict=True)]
-    share = plans.decode_share(plan, ranks.deal(answers))
-    if metadata is None:
-        return Planned(mine.signature, share, None)
     entries = {key: _entry(value, mine.flat.get(key)) for key, value in metadata.state_dict_metadata.items()}
-    return Planned(mine.signature, share, metadata, entries, _meshes(mine.flat))
+    return answers, Planned(mine.signature, SavePlan([]), metadata, entries, _meshes(mine.flat))
 
 
 def _unfit(everyone: list[SavePlan]) -> str:

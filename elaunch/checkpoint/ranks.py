@@ -1,19 +1,23 @@
 """How the ranks of a checkpointer talk to each other: bytes, in rounds that all of them take part in.
 
 They have connections of their own, apart from the program's process groups: a save goes on behind the training, and
-while the program takes its groups down. A round that a rank does not join ends for the others after ``timeout``.
+while the program takes its groups down. A round that a rank does not join ends for the others after ``timeout``; at
+once where its process ends, or an error takes it out of its rounds (:func:`rounds`).
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
+from elaunch.checkpoint.failures import line
 from elaunch.errors import CheckpointError
 from elaunch.worker.progress import unwatched
 
@@ -36,6 +40,16 @@ class Ranks(Protocol):
     def deal(self, shares: list[bytes]) -> bytes:
         """What rank 0 has for this rank; the others give nothing."""
 
+    def leave(self, why: str) -> None:
+        """Take part in no round any more: those of the others end, and so does each later one of this rank.
+
+        They raise CheckpointError.
+        """
+
+    @property
+    def left(self) -> bool:
+        """Whether there can be no rounds any more, as far as this rank knows."""
+
 
 class Alone:
     """A program of one process."""
@@ -55,6 +69,13 @@ class Alone:
     def deal(self, shares: list[bytes]) -> bytes:
         return shares[0]
 
+    def leave(self, why: str) -> None:
+        """Nobody waits."""
+
+    @property
+    def left(self) -> bool:
+        return False
+
 
 class _Row:
     """Bytes that torch can send; at least one, for Gloo has no use for none."""
@@ -73,8 +94,11 @@ class Together:
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: float) -> None:
         self.rank = rank
         self.size = size
+        self._why = ""
         try:
-            self._group = dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=timeout))
+            self._open: dist.ProcessGroupGloo | None = dist.ProcessGroupGloo(
+                store, rank, size, timedelta(seconds=timeout)
+            )
             with unwatched():
                 first = self._group.barrier()
         except RuntimeError as error:
@@ -83,6 +107,20 @@ class Together:
                 f"in the same place ({_line(error)})"
             ) from error
         self._wait(first)
+
+    @property
+    def left(self) -> bool:
+        return self._open is None
+
+    def leave(self, why: str) -> None:
+        self._why = self._why or why
+        self._open = None  # which closes its connections
+
+    @property
+    def _group(self) -> dist.ProcessGroupGloo:
+        if self._open is None:
+            raise CheckpointError(f"rank {self.rank}: takes part in nothing any more: {self._why}")
+        return self._open
 
     def gather(self, mine: bytes) -> list[bytes]:
         sizes = self._sizes(mine)
@@ -128,10 +166,29 @@ class Together:
         try:
             work.wait()
         except RuntimeError as error:
-            raise CheckpointError(
-                f"rank {self.rank}: another rank did not answer; it has ended, or has not made the same call: save, "
-                f"restore and close are made by every rank ({_line(error)})"
-            ) from error
+            why = (
+                "another rank did not answer; it has ended, or has not made the same call: save, restore and close are "
+                f"made by every rank ({_line(error)})"
+            )
+            self.leave(why)  # or an answer that comes late would be taken for one of the next round
+            raise CheckpointError(f"rank {self.rank}: {why}") from error
+
+
+@contextmanager
+def rounds(*ranks: Ranks) -> Iterator[None]:
+    """Rounds that belong together: what ends them on one rank alone ends them on all.
+
+    The others would wait for it until their timeout, or take for its answer what it says in a round of something else.
+    A CheckpointError is none of that: it is raised on all ranks alike.
+    """
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except BaseException as error:
+        for one in ranks:
+            one.leave(line(error))
+        raise
 
 
 def connect(timeout: float, count: int) -> list[Ranks]:

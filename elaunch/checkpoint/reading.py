@@ -137,17 +137,8 @@ class BlockReader(StorageReader):  # type: ignore[misc]
         """Where the ``size`` bytes of a tensor begin: within its item."""
         name = info.relative_path
         if name not in self._indexes:
-            self._indexes[name] = _read_index(f"{self._name}/{name}", file)
+            self._indexes[name] = index.read(file, f"{self._name}/{name}")
         start = self._indexes[name].get(info.offset, -1)
         if not info.offset <= start <= start + size <= info.offset + info.length:
             raise DamagedCheckpointError(f"{self._name}/{name}: no tensor of {size} bytes is at byte {info.offset}")
         return start
-
-
-def _read_index(name: str, file: BlockFile) -> dict[int, int]:
-    try:
-        end = file.read(max(file.size - index.END_BYTES, 0), index.END_BYTES, surely=True)
-        length = index.length(bytes(end))
-        return index.decode(bytes(file.read(max(file.size - length, 0), length, surely=True)))
-    except ValueError as error:
-        raise DamagedCheckpointError(f"{name}: {error}") from error

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from elaunch.checkpoint import layout, manifest, unpickling
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Owner
-from elaunch.checkpoint.committing import describe
+from elaunch.checkpoint.failures import describe
 from elaunch.checkpoint.loading import Contents, Objects, adopt, load, read_metadata
 from elaunch.checkpoint.ranks import Ranks
 from elaunch.checkpoint.retention import Committed, newest_first
@@ -147,15 +147,15 @@ class Restore:
         """On every rank: load it. What went wrong, in words, and of which kind."""
         name = chosen["name"]
         try:
-            with_hold = self.storage.reading(f"{name}/{layout.MANIFEST}")
+            hold = self.storage.reading(f"{name}/{layout.MANIFEST}")
             try:
                 self._load(name, base64.b64decode(chosen["manifest"]), base64.b64decode(chosen["metadata"]))
             finally:
-                with_hold.release()
+                hold.release()
         except DamagedCheckpointError as error:
             return {"kind": "damaged", "error": str(error)}
         except FileNotFoundError as error:
-            return {"kind": "error", "error": f"{describe(error)}; all hosts must see {self.storage.url}"}
+            return {"kind": "gone", "error": describe(error)}
         except OSError as error:
             return {"kind": "unread", "error": f"rank {self.ranks.rank} on {self.owner.host}: {describe(error)}"}
         except ElaunchError as error:
@@ -171,6 +171,8 @@ class Restore:
 
     def _settle(self, name: str, told: list[dict[str, str]]) -> bool:
         """What all ranks make of the ranks' answers: whether it is restored, else the next one is tried."""
+        if told[0]["kind"] != "gone" and (gone := next((one for one in told if one["kind"] == "gone"), None)):
+            raise CheckpointError(f"{gone['error']}; all hosts must see {self.storage.url}")
         for kind, raised in (("state", StateError), ("error", CheckpointError)):
             for one in told:
                 if one["kind"] == kind:

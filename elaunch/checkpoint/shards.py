@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -101,7 +100,7 @@ class Shards:
         """Where the ``size`` bytes of a tensor begin: within its item."""
         name = info.relative_path
         if name not in self._indexes:
-            self._indexes[name] = _index(self._file(name), f"{self._name}/{name}")
+            self._indexes[name] = index.read(self._file(name), f"{self._name}/{name}")
         start = self._indexes[name].get(info.offset, -1)
         if not info.offset <= start <= start + size <= info.offset + info.length:
             raise DamagedCheckpointError(f"{self._name}/{name}: no tensor of {size} bytes is at byte {info.offset}")
@@ -159,12 +158,3 @@ def _bytes(tensor: torch.Tensor) -> memoryview:
     """The memory of a contiguous tensor, which must outlive the view."""
     size = tensor.numel() * tensor.element_size()
     return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")
-
-
-def _index(file: BlockFile, where: str) -> dict[int, int]:
-    try:
-        end = min(file.size, index.END_BYTES)
-        length = min(file.size, index.length(bytes(file.read(file.size - end, end))))
-        return index.decode(bytes(file.read(file.size - length, length)))
-    except (ValueError, struct.error) as error:
-        raise DamagedCheckpointError(f"{where}: has no index ({error})") from error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from torch import nn
 from torch.optim import Optimizer
 
 from elaunch.checkpoint.buffers import BuffersPart, buffers_of
+from elaunch.checkpoint.failures import line
 from elaunch.checkpoint.modules import ModulePart
 from elaunch.checkpoint.optimizers import OptimizerPart
 from elaunch.checkpoint.per_rank import PerRank, PerRankPart, root_of
@@ -19,6 +20,7 @@ from elaunch.checkpoint.shared import SharedPart
 from elaunch.errors import StateError
 
 Roots = Mapping[str, dict[str, Saved]]
+_T = TypeVar("_T")
 
 
 class Part(Protocol):
@@ -61,7 +63,7 @@ class States:
         """
         made: dict[str, Any] = {}
         for part in (*self._parts, *self._buffers):
-            made.update(part.collect())
+            made.update(_taken(part, part.collect))
         return made
 
     def of_lowest(self) -> frozenset[str]:
@@ -71,7 +73,7 @@ class States:
 
     def shared_values(self) -> dict[str, bytes]:
         """Digests of what is stored once, and so must be equal on all ranks: compare them with ``digest.differing``."""
-        return {name: value for part in self._parts for name, value in part.shared_values().items()}
+        return {name: value for part in self._parts for name, value in _taken(part, part.shared_values).items()}
 
     def targets(self, saved: Mapping[str, Saved], saved_world: int, *, partial: bool = False) -> dict[str, Any]:
         """What is to be loaded, by flattened key: memory for tensors, None for what else there is.
@@ -121,6 +123,16 @@ def _part(name: str, held: object, objects: Mapping[str, object], rank: int, wor
     if isinstance(held, Optimizer):
         return OptimizerPart(name, held, objects)
     return SharedPart(name, held)
+
+
+def _taken(part: Part, take: Callable[[], _T]) -> _T:
+    """What code of the program gives; whatever it raises, the other ranks must be told which state it was."""
+    try:
+        return take()
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(f"state {part.name!r} cannot be saved: {line(error)}") from error
 
 
 def _of_torchdata(held: object) -> bool:

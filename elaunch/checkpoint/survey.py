@@ -10,7 +10,7 @@ from elaunch.checkpoint import attempts, layout, manifest
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claimant import Claimant, claimant
 from elaunch.checkpoint.directory import is_stock
-from elaunch.checkpoint.failures import in_words
+from elaunch.checkpoint.failures import describe
 from elaunch.checkpoint.manifest import Origin
 from elaunch.checkpoint.retention import Committed, newest_first
 from elaunch.checkpoint.storage import Storage
@@ -102,7 +102,7 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
     except DamagedCheckpointError as error:
         seen = replace(seen, health=PARTIAL, reason=str(error))
     except OSError as error:
-        seen = replace(seen, health=UNREADABLE, reason=in_words(error))
+        seen = replace(seen, health=UNREADABLE, reason=describe(error))
     if seen.health == OK and seen.step in suspects:
         seen = replace(seen, health=SUSPECT, reason=f"{attempts.LIMIT} starts from it came to no save")
     yield _aside(seen, marks)
@@ -111,7 +111,7 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
 def _without_manifest(storage: Storage, name: str, error: OSError | DamagedCheckpointError) -> tuple[str, str]:
     """What it is when its manifest cannot be read, and why; nothing where it is gone."""
     if isinstance(error, OSError):
-        return UNREADABLE, in_words(error)
+        return UNREADABLE, describe(error)
     try:
         present = storage.names(name)
         if layout.MANIFEST in present:
@@ -119,7 +119,7 @@ def _without_manifest(storage: Storage, name: str, error: OSError | DamagedCheck
         if is_stock(storage, name):
             return STOCK, f"no {layout.MANIFEST}: torch.distributed.checkpoint itself wrote it"
     except OSError as problem:
-        return UNREADABLE, in_words(problem)
+        return UNREADABLE, describe(problem)
     return (PARTIAL, str(error)) if present else ("", "")
 
 
@@ -145,7 +145,7 @@ def _claimed(storage: Storage) -> tuple[Claimant | None, str]:
     except CheckpointError as error:
         return None, str(error)
     except OSError as error:
-        return None, in_words(error)
+        return None, describe(error)
 
 
 def _saves(storage: Storage, committed: Sequence[str]) -> Iterator[tuple[str, layout.Staged]]:

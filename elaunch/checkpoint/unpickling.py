@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
+from elaunch.checkpoint.failures import line
 from elaunch.checkpoint.pickles import Call, Kind, Machine, Record
 from elaunch.errors import DamagedCheckpointError
 
@@ -27,6 +28,8 @@ MOST_BYTES = 1 << 30
 _MOST_DIMENSIONS = 64  # torch computes with no more
 _LONGEST_PATH = 200
 _LARGEST = (1 << 63) - 1
+
+_HAS_VERSION = "version" in Metadata.__dataclass_fields__  # not in torch 2.6
 
 _KINDS = (
     "Metadata",
@@ -52,11 +55,6 @@ def load_metadata(data: bytes, where: str) -> Metadata:
         raise DamagedCheckpointError(f"{where}: cannot be read ({line(error)})") from error
 
 
-def line(error: BaseException) -> str:
-    """An error as one line, of some length at most."""
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
-
-
 def _metadata(record: Any) -> Metadata:
     _of_kind(record, "Metadata")
     stored = {_index(key): _place(value) for key, value in _typed(record.get("storage_data"), dict).items()}
@@ -64,11 +62,12 @@ def _metadata(record: Any) -> Metadata:
     parts = sum(len(_chunks(value)) for value in entries.values())
     if parts > len(stored):
         raise ValueError(f"names {parts} parts of tensors, and the places of {len(stored)}")
+    version = {"version": _optional(record.get("version"), str)} if _HAS_VERSION else {}
     return Metadata(
         state_dict_metadata={_typed(key, str): _entry(value) for key, value in entries.items()},
         planner_data=_paths(record.get("planner_data")),
         storage_data=stored,
-        version=_optional(record.get("version"), str),
+        **version,
     )
 
 

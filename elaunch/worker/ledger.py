@@ -82,22 +82,6 @@ class RestorePoint:
     recorded: int = -1
     rewinds: tuple[tuple[int, int], ...] = ()
 
-    def passed_over(self, step: int, generation: int) -> str:
-        """Why the checkpoint that ``generation`` wrote of ``step`` is not to be taken, "" if it may be.
-
-        ``generation`` is 0 for one that was written outside of this job. What an operator asks for may always be taken.
-        """
-        if step == self.step:
-            return ""
-        if step in self.avoid:
-            return f"step {step} is suspect: restarts from it failed before any progress"
-        for rewound, to in self.rewinds:
-            if generation < rewound and step > to:
-                return (
-                    f"step {step} of generation {generation} is abandoned: generation {rewound} went back to step {to}"
-                )
-        return ""
-
 
 _lock = threading.Lock()
 

@@ -185,13 +185,7 @@ def test_what_the_plan_says_is_read_from_the_environment() -> None:
         "ELAUNCH_REWINDS": "7:40,bad,9:",
     }
     assert ledger.identity(environ) == ledger.Identity("a", 7, 2, 3, "f00")
-    point = ledger.restore_point(environ)
-    assert point == ledger.RestorePoint(40, (60, 80), 50, ((7, 40),))
-    assert point.passed_over(40, 6) == ""
-    assert "suspect" in point.passed_over(60, 8)
-    assert "went back to step 40" in point.passed_over(50, 6)
-    assert point.passed_over(50, 7) == ""
-    assert point.passed_over(30, 6) == ""
+    assert ledger.restore_point(environ) == ledger.RestorePoint(40, (60, 80), 50, ((7, 40),))
 
 
 def test_reports_leave_the_rest_of_the_page_alone(agent: Page, rank: Page) -> None:

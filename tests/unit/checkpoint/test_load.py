@@ -99,5 +99,4 @@ def test_an_object_that_does_not_take_its_state(stock: Path) -> None:
 
     with pytest.raises(CheckpointError, match=r"does not take its state \(IndexError: 17\)") as caught:
         load(stock, {"more": Picky()}, partial=True)
-    assert isinstance(caught.value.__cause__, CheckpointError)
-    assert isinstance(caught.value.__cause__.__cause__, IndexError)
+    assert isinstance(caught.value.__cause__, IndexError)
