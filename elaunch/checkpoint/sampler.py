@@ -8,6 +8,7 @@ the world changed in the middle, however often.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from torch.utils.data import Sampler
 from elaunch.checkpoint.loaders import asked_by_torchdata, batch_of, fetched_ahead
 from elaunch.errors import StateError
 
+_log = logging.getLogger("elaunch.checkpoint")
 _CHUNK = 4096  # samples
 Tail = Literal["exact", "pad", "drop"]
 
@@ -65,6 +67,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
         self._restored = False
         self._tracked = self._to_track = False  # the current iteration, and the next one
         self._ahead = False  # the current iteration is that of a loader that fetches ahead
+        self._warned = False
         self._iteration = 0
         self._begin(0)
 
@@ -87,6 +90,7 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
             self._begin(0)
         else:
             self._begin(self._position(self._tracked))
+        self._warn_of_unequal_shares(self.length - self._base)
         self._tracked, self._to_track = self._to_track, False
         self._restored, self._ahead = False, fetched_ahead()
         iteration, base = self._iteration, self._base
@@ -96,6 +100,16 @@ class ElasticSampler(Sampler):  # type: ignore[misc]
             yield sample
         if iteration == self._iteration:
             self._given_all = True
+
+    def _warn_of_unequal_shares(self, left: int) -> None:
+        if self.tail == "exact" and left % self._world and self._rank == 0 and not self._warned:
+            self._warned = True
+            _log.warning(
+                "%d samples are left for %d ranks: some get one more, and may make one more step, for which DDP "
+                'waits for ever; ElasticSampler(..., tail="pad") or tail="drop" gives all as many',
+                left,
+                self._world,
+            )
 
     def track(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Iterate ``loader``, a DataLoader with this sampler; a batch counts from when it is handed to the loop's body.

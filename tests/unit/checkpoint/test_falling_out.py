@@ -83,7 +83,7 @@ def test_ranks_that_make_different_things_of_a_save_save_the_step_again(told: To
 
 def test_nothing_is_saved_by_what_is_closed(told: Told) -> None:
     for rank in told:
-        assert rank["closed"][1].startswith("ValueError: the Checkpointer of ")
+        assert re.fullmatch("CheckpointError: .*: this Checkpointer is closed; .*", rank["closed"][1])
 
 
 def test_a_host_that_sees_another_directory_is_named_as_the_cause(told: Told) -> None:

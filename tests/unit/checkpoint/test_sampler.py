@@ -324,3 +324,14 @@ def test_going_on_with_an_epoch_draws_no_random_number_more(used: int) -> None:
     torch.set_rng_state(state)
     resumed, _ = drawn(again, 2)
     assert torch.equal(resumed, undisturbed)
+
+
+@pytest.mark.parametrize(("length", "tail", "warned"), [(101, "exact", 1), (100, "exact", 0), (101, "pad", 0)])
+def test_shares_that_are_not_equal_are_warned_of_once(
+    length: int, tail: str, warned: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = ElasticSampler(length, tail=tail, rank=0, world=2)  # type: ignore[arg-type]
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        list(sampler)
+    assert [record.message[:36] for record in caplog.records] == ["101 samples are left for 2 ranks: so"] * warned
