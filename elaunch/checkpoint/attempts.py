@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint import documents, layout
 from elaunch.checkpoint.storage import Storage
 
 LIMIT = 3
@@ -36,8 +36,8 @@ def over(storage: Storage) -> None:
 
 def _read(storage: Storage) -> dict[int, int]:
     try:
-        raw = json.loads(storage.read(layout.ATTEMPTS, _MOST_BYTES))
-        return {int(step): int(count) for step, count in raw.items()}
+        raw = documents.parse(storage.read(layout.ATTEMPTS, _MOST_BYTES))
+        return {int(step): documents.whole(count) for step, count in raw.items()}
     except FileNotFoundError:
         return {}
     except (ValueError, AttributeError, TypeError):

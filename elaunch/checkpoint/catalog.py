@@ -6,13 +6,14 @@ import contextlib
 import json
 from dataclasses import dataclass
 
-from elaunch.checkpoint import layout, manifest
+from elaunch.checkpoint import documents, layout, manifest
 from elaunch.checkpoint.manifest import Manifest
 from elaunch.checkpoint.retention import Committed
 from elaunch.checkpoint.storage import Storage
 from elaunch.errors import DamagedCheckpointError
 
 _MOST_MARK = 1 << 16
+_MOST_REASON = 4096  # characters: of a damaged file it may quote what a stranger wrote
 
 
 @dataclass(slots=True)
@@ -60,6 +61,15 @@ class Catalog:
             if self._has_manifest(name)
         ]
 
+    def readable(self) -> list[Committed]:
+        """Those that can be told from others now. What nobody can read is not counted, and is in no one's way."""
+        found = []
+        for name in self.names():
+            with contextlib.suppress(OSError):
+                if self._has_manifest(name):
+                    found.append(Committed(self._claim(name), layout.step_of(name) or 0, name))
+        return found
+
     def latest_claim(self) -> int:
         """The newest claim that a manifest tells, 0 for none; what cannot be read tells none."""
         latest = 0
@@ -79,7 +89,7 @@ class Catalog:
     def mark(self, name: str, reason: str) -> None:
         """Set a checkpoint aside: it stays where it is, and is restored no more."""
         self.storage.make(layout.MARKS)
-        self.storage.write(layout.mark_of(name), json.dumps({"reason": reason}).encode())
+        self.storage.write(layout.mark_of(name), json.dumps({"reason": reason[:_MOST_REASON]}).encode())
 
     def unmark(self, name: str) -> None:
         """Take the mark away, if there is one."""
@@ -99,6 +109,6 @@ class Catalog:
 
     def _reason(self, name: str) -> str:
         try:
-            return str(json.loads(self.storage.read(f"{layout.MARKS}/{name}", _MOST_MARK))["reason"])
-        except (ValueError, KeyError, TypeError, FileNotFoundError):
+            return str(documents.parse(self.storage.read(f"{layout.MARKS}/{name}", _MOST_MARK))["reason"])
+        except (ValueError, KeyError, TypeError, OSError):  # the name alone says that it is set aside
             return "set aside"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, fields
 from typing import Any
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint import documents, layout
 from elaunch.checkpoint.claims import Owner
 from elaunch.checkpoint.storage import Storage
 from elaunch.errors import CheckpointError
@@ -44,7 +43,7 @@ def claimant(storage: Storage) -> Claimant | None:
 
 def _owner(storage: Storage, path: str) -> Owner:
     try:
-        raw: dict[str, Any] = json.loads(storage.read(path, _MOST_BYTES))
+        raw: dict[str, Any] = documents.parse(storage.read(path, _MOST_BYTES))
         return Owner(**{field.name: raw[field.name] for field in fields(Owner)})
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{storage.url}/{path}: is no claim ({error!r})") from error

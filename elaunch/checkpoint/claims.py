@@ -15,13 +15,20 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint import documents, layout
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.storage import Hold, Storage
 from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError
 
 _MOST_BYTES = 1 << 16
-_FIELDS = {"job": str, "incarnation": str, "generation": int, "host": str, "pid": int, "since": float}
+_FIELDS: dict[str, Callable[[Any], Any]] = {
+    "job": str,
+    "incarnation": str,
+    "generation": documents.whole,
+    "host": str,
+    "pid": documents.whole,
+    "since": float,
+}
 _LOOK_SECONDS = 0.2
 _MOST_TRIES = 100
 
@@ -180,6 +187,8 @@ def _when_free(storage: Storage, owner: Owner, deadline: float, sleep: Callable[
 def _try(storage: Storage, owner: Owner, number: int) -> Claim | None:
     """Make the claim of this number; None where another was faster."""
     path = f"{layout.CLAIMS}/{layout.claim_name(number)}"
+    if number > layout.MOST_CLAIM:  # nobody would see it as a claim: nothing would be fenced
+        raise CheckpointError(f"{storage.url}: claim {number - 1} was the last there can be; who wrote that number?")
     hold = storage.claim(path, json.dumps(asdict(owner)).encode())
     if hold is None:
         return None
@@ -202,7 +211,7 @@ def _numbers(storage: Storage) -> set[int]:
 def _owner(storage: Storage, number: int) -> Owner:
     path = f"{layout.CLAIMS}/{layout.claim_name(number)}"
     try:
-        raw: dict[str, Any] = json.loads(storage.read(path, _MOST_BYTES))
+        raw: dict[str, Any] = documents.parse(storage.read(path, _MOST_BYTES))
         return Owner(**{name: kind(raw[name]) for name, kind in _FIELDS.items()})
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{storage.url}/{path}: not a claim ({error!r}); remove it if no program runs") from error

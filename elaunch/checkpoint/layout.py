@@ -36,6 +36,8 @@ MARKS = f"{PRIVATE}/marks"
 REMOVING = f"{PRIVATE}/removing"
 ATTEMPTS = f"{PRIVATE}/attempts.json"
 
+MOST_CLAIM = 10**18 - 1  # what a name may tell
+
 _STEP = re.compile(r"step-(\d{8,19})(?:\.claim-(\d{1,18})(?:\.\d{4,9})?)?")
 _STAGED = re.compile(r"step-(\d{8,19})\.gen-(\d{1,18})\.claim-(\d{1,18})")
 _CLAIM = re.compile(r"(\d{8,18})\.json")

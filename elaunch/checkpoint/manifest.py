@@ -13,6 +13,8 @@ from elaunch.errors import DamagedCheckpointError
 FORMAT = 1
 MOST_BYTES = 256 << 20  # of a manifest: 16 bytes of sums for 4 MiB of data, so one of some 50 TB
 _TOO_MANY = 1 << 63
+_MOST_CLAIM = 10**15  # later claims have room to come after it
+_MOST_SECONDS = 10.0**12
 _MOST_DIMENSIONS = 64  # as torch has it
 
 
@@ -116,7 +118,7 @@ def decode(data: bytes, where: str) -> Manifest:
         return Manifest(
             step=_count(raw["step"]),
             world_size=_count(raw["world_size"]),
-            origin=Origin(**{name: type(value)(raw[name]) for name, value in asdict(Origin()).items()}),
+            origin=_origin(raw),
             files={name: _file(name, file) for name, file in raw["files"].items()},
             entries={key: _entry_of(entry) for key, entry in raw["entries"].items()},
             meshes=tuple(_mesh_of(mesh) for mesh in raw["meshes"]),
@@ -124,6 +126,13 @@ def decode(data: bytes, where: str) -> Manifest:
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedCheckpointError(f"{where}: not a manifest ({error!r:.300})") from error
+
+
+def _origin(raw: dict[str, Any]) -> Origin:
+    origin = Origin(**{name: type(value)(raw[name]) for name, value in asdict(Origin()).items()})
+    if not 0 <= origin.claim < _MOST_CLAIM or not 0 <= origin.saved_at < _MOST_SECONDS:
+        raise ValueError(f"claim {origin.claim} at {origin.saved_at} seconds")
+    return origin
 
 
 def _check_sum(data: bytes, where: str) -> None:

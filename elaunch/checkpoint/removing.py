@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint import documents, layout
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.storage import Storage
 from elaunch.checkpoint.survey import Survey, survey
@@ -118,6 +118,6 @@ def _said(storage: Storage, other: str) -> list[str]:
         if not storage.held(path):
             storage.remove(path)  # it was killed; names are never used twice
             return []
-        return [str(name) for name in json.loads(storage.read(path, _MOST_BYTES))]
+        return [str(name) for name in documents.parse(storage.read(path, _MOST_BYTES))]
     except (FileNotFoundError, ValueError, TypeError):
         return []
