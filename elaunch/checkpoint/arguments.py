@@ -27,14 +27,14 @@ def check_options(keep_last: int, keep_every: int, verify: str, on_busy: str) ->
         raise ValueError(f'on_busy={on_busy!r} must be "wait" or "skip"')
 
 
-def whole_step(step: object) -> int:
+def whole_step(step: object, call: str = "save") -> int:
     """``step`` as an int. Raises TypeError and ValueError."""
     try:
         number = operator.index(step)  # type: ignore[arg-type]
     except TypeError:
-        raise TypeError(f"save({step!r}): a step is a whole number") from None
+        raise TypeError(f"{call}({step!r}): a step is a whole number") from None
     if not 0 <= number < _HIGHEST_STEP:
-        raise ValueError(f"save({number}): a step is 0 or more, and less than 2 to the power of 62")
+        raise ValueError(f"{call}({number}): a step is 0 or more, and less than 2 to the power of 62")
     return number
 
 

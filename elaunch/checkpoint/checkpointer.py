@@ -15,6 +15,7 @@ import elaunch
 from elaunch.checkpoint import attempts, launched, layout, leaving, planning
 from elaunch.checkpoint.agreeing import agree
 from elaunch.checkpoint.arguments import check_options, check_state, whole_step
+from elaunch.checkpoint.calls import Calls
 from elaunch.checkpoint.catalog import Catalog
 from elaunch.checkpoint.claims import Claim, claim
 from elaunch.checkpoint.committing import Outcome, Save
@@ -69,6 +70,7 @@ class Checkpointer:
         check_options(keep_last, keep_every, verify, on_busy)
         check_state(state)
         self._storage = open_storage(path)
+        self._calls = Calls(self._storage.url)
         self._keep = Keep(keep_last, keep_every)
         self._verify = verify == "full"
         self._skip = on_busy == "skip"
@@ -80,7 +82,6 @@ class Checkpointer:
             with rounds(self._front, self._back):
                 self._states = agree(self._front, lambda: _states(state, rng, self._front), "its state cannot be taken")
                 self._claim = agree(self._front, self._claimed, f"{self._storage.url} cannot be claimed")
-        self._closed = False
         self._planned: Planned | None = None
         self._image: Image | None = None
         self._pending: _Pending | None = None
@@ -93,12 +94,14 @@ class Checkpointer:
         With ``step`` that of this step; under elaunch, the one that an operator has asked for. Raises CheckpointError
         where there are checkpoints and none can be restored: the objects are not to be used then.
         """
-        self._check_open()
-        self.wait()
-        with rounds(self._front):
-            return self._restore(step)
+        step = None if step is None else whole_step(step, "restore")
+        with self._calls.turn("restore()"):
+            self.wait()
+            with rounds(self._front):
+                return self._restore(step)
 
     def _restore(self, step: int | None) -> int:
+        self._same("restores the newest" if step is None else f"restores step {step}")
         first = self._front.rank == 0
         planned = self._launcher.wish()
         if step is not None:
@@ -132,8 +135,11 @@ class Checkpointer:
         With ``partial`` objects that it knows nothing of stay as they are. What has no manifest is checked for sizes
         only. Raises CheckpointError; the objects are not to be used then.
         """
-        self._check_open()
-        self.wait()
+        with self._calls.turn("load()"):
+            self.wait()
+            self._load(path, partial)
+
+    def _load(self, path: str | os.PathLike[str], partial: bool) -> None:
         above, name = parent_of(path)
         load = Load(open_storage(above), name, self._front, self._states, self._verify)
         with elaunch.section("checkpoint load", timeout=self._timeout), rounds(self._front):
@@ -147,7 +153,10 @@ class Checkpointer:
         do not agree on.
         """
         step = whole_step(step)
-        self._check_open()
+        with self._calls.turn(f"save({step})"):
+            return self._save_now(step)
+
+    def _save_now(self, step: int) -> bool:
         with elaunch.section("checkpoint save", timeout=self._timeout), rounds(self._front):
             if self._skip and self._anywhere(self._pending is not None and not self._pending.done.is_set()):
                 return False
@@ -167,16 +176,24 @@ class Checkpointer:
 
     def wait(self) -> Outcome:
         """Wait for the save that is in flight, and return what became of the last one."""
-        if self._pending is not None:
+        pending = self._pending
+        if pending is not None and not self._calls.forked:
             with elaunch.section("checkpoint save", timeout=self._timeout):
-                self._last = self._pending.result()
-            self._pending = None
+                outcome = pending.result()
+            if self._pending is pending:  # no other thread was faster
+                self._last, self._pending = outcome, None
         return self._last
 
     def close(self) -> None:
-        """Wait for the save that is in flight, and let go of the directory."""
+        """Wait for the save that is in flight, and let go of the directory. A forked child has nothing to let go of."""
+        if self._calls.closed or self._calls.forked:
+            return
+        with self._calls.turn("close()"):
+            self._close()
+
+    def _close(self) -> None:
+        self._calls.close()
         self.wait()
-        self._closed = True
         if self._image is not None:
             self._image.close()
             self._image = None
@@ -189,10 +206,6 @@ class Checkpointer:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise CheckpointError(f"{self._storage.url}: this Checkpointer is closed; make a new one to go on with")
 
     def _claimed(self) -> Claim | None:
         """Claim the directory, on rank 0."""
@@ -304,19 +317,31 @@ class Checkpointer:
             return
         self._launcher.committed(outcome, f"{self._storage.url}/{outcome.name}")
         try:
-            attempts.over(self._storage)
             self._make_room()
         except (OSError, CheckpointError) as error:
             self._launcher.tell("checkpoint_retention", f"older checkpoints were not removed: {describe(error)}")
+        try:
+            attempts.over(self._storage)
+        except OSError as error:
+            self._launcher.tell("checkpoint_attempt", f"starts are not counted anew: {describe(error)}")
 
     def _make_room(self) -> None:
         if self._claim is None:
             return
         catalog = Catalog(self._storage)
-        gone = to_remove(catalog.committed(), self._keep, frozenset(catalog.marks()), frozenset({self._restored.name}))
+        gone = to_remove(catalog.readable(), self._keep, frozenset(catalog.marks()), frozenset({self._restored.name}))
         retired = self._claim.retired() if gone else ""
         for one in gone:
             self._storage.retire(one.name, retired)
+
+    def _same(self, call: str) -> None:
+        """Raises StateError, on all ranks, where they make different calls."""
+        told = [one.decode() for one in self._front.share(call.encode())]
+        for rank, one in enumerate(told):
+            if one != told[0]:
+                raise StateError(
+                    f"rank 0 {told[0]:.200} where rank {rank} {one:.200}; every rank makes the same calls, in the same order"
+                )
 
     def _anywhere(self, here: bool) -> bool:
         """Whether it is so on any rank."""
@@ -346,11 +371,15 @@ class _Pending:
         self._thread = threading.Thread(target=self._run, name="elaunch-checkpoint", daemon=False)
 
     def start(self) -> None:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads, or the interpreter is ending: others wait for this rank
+            self._run()
 
     def result(self) -> Outcome:
         """Wait for it. Every step of it has a deadline of its own."""
-        self._thread.join()
+        if self._thread.ident is not None:  # it could be started
+            self._thread.join()
         return self._outcome
 
     def _run(self) -> None:
