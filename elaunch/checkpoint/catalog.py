@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 from dataclasses import dataclass
 
@@ -27,10 +28,15 @@ class Catalog:
         return self.storage.checkpoints()
 
     def manifest_bytes(self, name: str) -> bytes:
-        """The manifest as it stands there. Raises DamagedCheckpointError where there is none."""
+        """The manifest as it stands there.
+
+        Raises DamagedCheckpointError where there is none, FileNotFoundError where all of it was removed meanwhile.
+        """
         try:
             return self.storage.read(f"{name}/{layout.MANIFEST}", manifest.MOST_BYTES)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if isinstance(error, FileNotFoundError) and not self.storage.names(name):
+                raise FileNotFoundError(errno.ENOENT, "is not there any more", name) from error
             raise DamagedCheckpointError(f"{name}: has no {layout.MANIFEST}") from error
 
     def manifest(self, name: str) -> Manifest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -74,7 +74,7 @@ def survey(storage: Storage) -> Survey:
     committed = catalog.names()
     found = [one for name in committed for one in _checkpoint(catalog, name, marks, suspects)]
     claimed, error = _claimed(storage)
-    unsettled = [_staged(staged, path, claimed) for path, staged in _saves(storage, committed)]
+    unsettled = [_staged(staged, path, claimed) for path, staged in _saves(storage)]
     return Survey((*_in_order(found), *unsettled), claimed, error, _half_deleted(storage))
 
 
@@ -100,6 +100,8 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
     try:
         catalog.check_sizes(name, known)
     except DamagedCheckpointError as error:
+        if not catalog.storage.names(name):  # it was removed while this looked
+            return
         seen = replace(seen, health=PARTIAL, reason=str(error))
     except OSError as error:
         seen = replace(seen, health=UNREADABLE, reason=describe(error))
@@ -110,6 +112,8 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
 
 def _without_manifest(storage: Storage, name: str, error: OSError | DamagedCheckpointError) -> tuple[str, str]:
     """What it is when its manifest cannot be read, and why; nothing where it is gone."""
+    if isinstance(error, FileNotFoundError):
+        return "", ""
     if isinstance(error, OSError):
         return UNREADABLE, describe(error)
     try:
@@ -148,13 +152,14 @@ def _claimed(storage: Storage) -> tuple[Claimant | None, str]:
         return None, describe(error)
 
 
-def _saves(storage: Storage, committed: Sequence[str]) -> Iterator[tuple[str, layout.Staged]]:
+def _saves(storage: Storage) -> Iterator[tuple[str, layout.Staged]]:
     """The saves that are not committed: object stores have them where they will stay."""
     for name in storage.names(layout.STAGING):
         if (staged := layout.staged_of(name)) is not None:
             yield f"{layout.STAGING}/{name}", staged
-    known = frozenset(committed)
-    for name in storage.names(""):
+    present = storage.names("")
+    known = frozenset(storage.checkpoints())  # after that: what is committed meanwhile is no save any more
+    for name in present:
         if (step := layout.step_of(name)) is not None and name not in known:
             yield name, layout.Staged(step, 0, layout.claim_in(name))
 

@@ -19,7 +19,9 @@ import pytest
 
 from elaunch.checkpoint import attempts, layout, removing, sums
 from elaunch.checkpoint.catalog import Catalog
+from elaunch.checkpoint.manifest import Manifest
 from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.survey import survey
 from elaunch.cli.main import main
 from elaunch.cli.progress_bar import ProgressBar
 from elaunch.errors import CheckpointRefusedError
@@ -547,3 +549,34 @@ def test_an_object_store(ckpt: Ckpt, directory: Path) -> None:
         assert ckpt("ls", f"{url}/nothing")[0] == 66
     finally:
         fs.rm(url, recursive=True)
+
+
+def test_what_is_committed_or_removed_while_it_is_listed_is_no_left_over_and_not_damaged(
+    ckpt: Ckpt, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest, other = sorted(directory.glob("step-*"))[-1], sorted(directory.glob("step-*"))[0]
+    away = directory / "away"
+    newest.rename(away)
+    checkpoints, check_sizes = Posix.checkpoints, Catalog.check_sizes
+
+    def listed(self: Posix) -> list[str]:
+        names = checkpoints(self)
+        if away.exists():
+            away.rename(newest)
+        return names
+
+    def checked(self: Catalog, name: str, known: Manifest) -> None:
+        if name == other.name and other.exists():
+            shutil.rmtree(other)
+        check_sizes(self, name, known)
+
+    monkeypatch.setattr(Posix, "checkpoints", listed)
+    monkeypatch.setattr(Catalog, "check_sizes", checked)
+    states = {one.name: one.health for one in survey(Posix(directory)).seen}
+    assert newest.name not in states
+    assert other.name not in states
+
+
+def test_a_checkpoint_that_was_removed_meanwhile_is_missing_and_not_damaged(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is not there any more"):
+        Catalog(Posix(tmp_path)).manifest("step-00000001")
