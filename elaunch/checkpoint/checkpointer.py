@@ -35,6 +35,7 @@ from elaunch.checkpoint.states import States
 from elaunch.errors import CheckpointError, StateError
 
 _CLAIM_PATIENCE = 5.0
+_ALIKE = "every rank makes the same calls, in the same order"
 
 _log = logging.getLogger("elaunch.checkpoint")
 
@@ -335,13 +336,13 @@ class Checkpointer:
             self._storage.retire(one.name, retired)
 
     def _same(self, call: str) -> None:
-        """Raises StateError, on all ranks, where they make different calls."""
-        told = [one.decode() for one in self._front.share(call.encode())]
-        for rank, one in enumerate(told):
-            if one != told[0]:
-                raise StateError(
-                    f"rank 0 {told[0]:.200} where rank {rank} {one:.200}; every rank makes the same calls, in the same order"
-                )
+        """Raises StateError, on all ranks, where they make different calls. One that saves reads the error."""
+        word = {"call": call, "error": f"rank {self._front.rank} {call} where others save; {_ALIKE}"}
+        told = [json.loads(one) for one in self._front.share(json.dumps(word).encode())]
+        calls = [one.get("call", f"saves step {one.get('step')}") if isinstance(one, dict) else "saves" for one in told]
+        for rank, one in enumerate(calls):
+            if one != calls[0]:
+                raise StateError(f"rank 0 {calls[0]} where rank {rank} {one}; {_ALIKE}")
 
     def _anywhere(self, here: bool) -> bool:
         """Whether it is so on any rank."""

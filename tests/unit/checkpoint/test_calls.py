@@ -113,6 +113,13 @@ def test_ranks_that_restore_different_steps_restore_none(both: Both) -> None:
     assert both(lambda one, _, __: one.restore(step=1)) == [1, 1]
 
 
+def test_one_rank_restores_while_the_other_saves(both: Both, tmp_path: Path) -> None:
+    told = both(lambda one, _, rank: one.save(1) if rank else one.restore())
+    assert str(told[0]).startswith("rank 0 restores the newest where rank 1 saves step 1; every rank makes")
+    assert str(told[1]).startswith("rank 0 restores the newest where others save; every rank makes")
+    assert not names(tmp_path)
+
+
 def test_a_save_that_one_rank_alone_takes_for_done_is_made_on_both(both: Both, tmp_path: Path) -> None:
     def forgets(one: Checkpointer, _: object, rank: int) -> bool:
         one.save(1)
