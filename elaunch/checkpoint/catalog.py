@@ -35,8 +35,8 @@ class Catalog:
         try:
             return self.storage.read(f"{name}/{layout.MANIFEST}", manifest.MOST_BYTES)
         except (FileNotFoundError, NotADirectoryError) as error:
-            if isinstance(error, FileNotFoundError) and not self.storage.names(name):
-                raise FileNotFoundError(errno.ENOENT, "is not there any more", name) from error
+            if isinstance(error, FileNotFoundError):
+                self._check_there(name)
             raise DamagedCheckpointError(f"{name}: has no {layout.MANIFEST}") from error
 
     def manifest(self, name: str) -> Manifest:
@@ -47,11 +47,15 @@ class Catalog:
         return known
 
     def check_sizes(self, name: str, known: Manifest) -> None:
-        """Raises DamagedCheckpointError where a file is missing, or has another size than was written."""
+        """Raises DamagedCheckpointError where a file is missing, or has another size than was written.
+
+        FileNotFoundError where all of it was removed meanwhile.
+        """
         for file, told in known.files.items():
             try:
                 size = self.storage.size(f"{name}/{file}")
             except FileNotFoundError as error:
+                self._check_there(name)
                 raise DamagedCheckpointError(f"{name}/{file}: is missing") from error
             if size != told.size:
                 raise DamagedCheckpointError(f"{name}/{file}: has {size} bytes, {told.size} were written")
@@ -100,6 +104,10 @@ class Catalog:
     def unmark(self, name: str) -> None:
         """Take the mark away, if there is one."""
         self.storage.remove(layout.mark_of(name))
+
+    def _check_there(self, name: str) -> None:
+        if not self.storage.names(name):
+            raise FileNotFoundError(errno.ENOENT, "is not there any more", name)
 
     def _has_manifest(self, name: str) -> bool:
         try:

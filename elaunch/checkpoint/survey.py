@@ -99,9 +99,9 @@ def _checkpoint(catalog: Catalog, name: str, marks: Mapping[str, str], suspects:
     )
     try:
         catalog.check_sizes(name, known)
+    except FileNotFoundError:
+        return
     except DamagedCheckpointError as error:
-        if not catalog.storage.names(name):  # it was removed while this looked
-            return
         seen = replace(seen, health=PARTIAL, reason=str(error))
     except OSError as error:
         seen = replace(seen, health=UNREADABLE, reason=describe(error))

@@ -580,3 +580,11 @@ def test_what_is_committed_or_removed_while_it_is_listed_is_no_left_over_and_not
 def test_a_checkpoint_that_was_removed_meanwhile_is_missing_and_not_damaged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="is not there any more"):
         Catalog(Posix(tmp_path)).manifest("step-00000001")
+
+
+def test_a_checkpoint_that_goes_between_two_looks_is_missing_and_not_damaged(directory: Path) -> None:
+    catalog = Catalog(Posix(directory))
+    known = catalog.manifest("step-00000300")
+    (directory / "step-00000300").rename(directory / "gone")
+    with pytest.raises(FileNotFoundError, match="is not there any more"):
+        catalog.check_sizes("step-00000300", known)
