@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from elaunch.checkpoint.checkpointer import Checkpointer
-    from elaunch.checkpoint.per_rank import PerRank
-    from elaunch.checkpoint.rng import RNG
-    from elaunch.checkpoint.sampler import ElasticSampler
+    from elaunch.checkpoint.state.per_rank import PerRank
+    from elaunch.checkpoint.state.rng import RNG
+    from elaunch.checkpoint.state.sampler import ElasticSampler
 
 __all__ = ["RNG", "Checkpointer", "ElasticSampler", "PerRank"]
 
-_WHERE = {"Checkpointer": "checkpointer", "PerRank": "per_rank", "RNG": "rng", "ElasticSampler": "sampler"}
+_WHERE = {
+    "Checkpointer": "checkpointer",
+    "PerRank": "state.per_rank",
+    "RNG": "state.rng",
+    "ElasticSampler": "state.sampler",
+}
 
 
 def __getattr__(name: str) -> object:

@@ -12,26 +12,28 @@ from types import TracebackType
 from typing import Literal
 
 import elaunch
-from elaunch.checkpoint import attempts, launched, layout, leaving, planning
-from elaunch.checkpoint.agreeing import agree
-from elaunch.checkpoint.arguments import check_options, check_state, whole_step
-from elaunch.checkpoint.calls import Calls
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.claims import Claim, claim
-from elaunch.checkpoint.committing import Outcome, Save
-from elaunch.checkpoint.digest import difference, differing
-from elaunch.checkpoint.failures import describe, line
-from elaunch.checkpoint.foreign import Load
-from elaunch.checkpoint.image import Image
-from elaunch.checkpoint.launcher import Launcher
-from elaunch.checkpoint.manifest import Origin
-from elaunch.checkpoint.open_storage import open_storage, parent_of
-from elaunch.checkpoint.planning import Described, Planned
-from elaunch.checkpoint.ranks import Ranks, connect, rounds
-from elaunch.checkpoint.restoring import Restore, Restored, Wish
-from elaunch.checkpoint.retention import Keep, to_remove
-from elaunch.checkpoint.rng import RNG
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.collective import launched, leaving, planning
+from elaunch.checkpoint.collective.agreeing import agree
+from elaunch.checkpoint.collective.arguments import check_options, check_state, whole_step
+from elaunch.checkpoint.collective.calls import Calls
+from elaunch.checkpoint.collective.committing import Outcome, Save
+from elaunch.checkpoint.collective.foreign import Load
+from elaunch.checkpoint.collective.launcher import Launcher
+from elaunch.checkpoint.collective.planning import Described, Planned
+from elaunch.checkpoint.collective.ranks import Ranks, connect, rounds
+from elaunch.checkpoint.collective.restoring import Restore, Restored, Wish
+from elaunch.checkpoint.encoding.image import Image
+from elaunch.checkpoint.records import attempts
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.records.claims import Claim, claim
+from elaunch.checkpoint.records.manifest import Origin
+from elaunch.checkpoint.records.retention import Keep, to_remove
+from elaunch.checkpoint.state.digest import difference, differing
+from elaunch.checkpoint.state.rng import RNG
+from elaunch.checkpoint.state.states import States
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.failures import describe, line
+from elaunch.checkpoint.storages.open_storage import open_storage, parent_of
 from elaunch.errors import CheckpointError, StateError
 
 _CLAIM_PATIENCE = 5.0

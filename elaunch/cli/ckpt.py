@@ -14,10 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from elaunch.checkpoint import contents, output_file, removing, selection, survey, verifying
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.directory import Directory, is_run, is_stock, open_directory
-from elaunch.checkpoint.failures import as_error
+from elaunch.checkpoint.exporting import output_file
+from elaunch.checkpoint.records import contents, removing, selection, survey, verifying
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.records.directory import Directory, is_run, is_stock, open_directory
+from elaunch.checkpoint.storages.failures import as_error
 from elaunch.cli import ckpt_documents, ckpt_show
 from elaunch.cli.ckpt_flags import parse_ckpt
 from elaunch.cli.progress_bar import ProgressBar
@@ -69,7 +70,7 @@ def _show(arguments: argparse.Namespace) -> int:
     if known is not None:
         held = contents.contents(known.entries)
     else:
-        held = contents.contents(_with_torch("stock").entries(directory.storage, name))
+        held = contents.contents(_with_torch("encoding.stock").entries(directory.storage, name))
     if arguments.json:
         _print_json(ckpt_documents.checkpoint(where, known, held))
     else:
@@ -167,7 +168,7 @@ def _export(arguments: argparse.Namespace) -> int:
     output_file.check(out, arguments.force)
     directory = open_directory(arguments.dir)
     name = selection.one(directory, arguments.step)
-    opened = _with_torch("export").open_export(directory.storage, name, is_stock(directory.storage, name))
+    opened = _with_torch("exporting.export").open_export(directory.storage, name, is_stock(directory.storage, name))
     with ProgressBar(sys.stderr, name, opened.size(arguments.only)) as bar:
         done = opened.write(out, arguments.only, arguments.force, bar.advance)
     if arguments.json:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from elaunch.checkpoint.contents import Contents
-from elaunch.checkpoint.manifest import Manifest
-from elaunch.checkpoint.removing import Removed
-from elaunch.checkpoint.survey import Seen, Survey
-from elaunch.checkpoint.verifying import Verdict
+from elaunch.checkpoint.records.contents import Contents
+from elaunch.checkpoint.records.manifest import Manifest
+from elaunch.checkpoint.records.removing import Removed
+from elaunch.checkpoint.records.survey import Seen, Survey
+from elaunch.checkpoint.records.verifying import Verdict
 from elaunch.errors import ElaunchError
 
 

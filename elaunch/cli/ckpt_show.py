@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from elaunch.checkpoint import layout
-from elaunch.checkpoint.contents import Contents, Tensor, Total
-from elaunch.checkpoint.manifest import Manifest, Origin
-from elaunch.checkpoint.removing import Removed
-from elaunch.checkpoint.survey import Seen, Survey
-from elaunch.checkpoint.verifying import Verdict
+from elaunch.checkpoint.records.contents import Contents, Tensor, Total
+from elaunch.checkpoint.records.manifest import Manifest, Origin
+from elaunch.checkpoint.records.removing import Removed
+from elaunch.checkpoint.records.survey import Seen, Survey
+from elaunch.checkpoint.records.verifying import Verdict
+from elaunch.checkpoint.storages import layout
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SHOWN = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint.storages import layout
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, wait_until
 

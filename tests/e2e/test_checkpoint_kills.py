@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint.storages import layout
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Agent, Job, wait_until
 

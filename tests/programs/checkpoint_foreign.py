@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Shard
 
 from elaunch.checkpoint import Checkpointer, PerRank
-from elaunch.checkpoint.launcher import NoLauncher
+from elaunch.checkpoint.collective.launcher import NoLauncher
 from elaunch.errors import CheckpointError
 from tests.programs.checkpoint_trees import _bytes
 from tests.programs.checkpoint_trees import _differing as _strictly_differing

@@ -30,10 +30,10 @@ from torch.distributed.tensor import DTensor, Replicate, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
-from elaunch.checkpoint.digest import differing
-from elaunch.checkpoint.per_rank import PerRank
-from elaunch.checkpoint.saved import saved_keys
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.state.digest import differing
+from elaunch.checkpoint.state.per_rank import PerRank
+from elaunch.checkpoint.state.saved import saved_keys
+from elaunch.checkpoint.state.states import States
 
 PROCESSES = 4
 STEPS = 3

@@ -20,9 +20,11 @@ import torch.distributed as dist
 from torch.distributed.checkpoint import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import SavePlan
 
-from elaunch.checkpoint import Checkpointer, image, planning, plans
-from elaunch.checkpoint.committing import Save
-from elaunch.checkpoint.restoring import Restore
+from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint.collective import planning, plans
+from elaunch.checkpoint.collective.committing import Save
+from elaunch.checkpoint.collective.restoring import Restore
+from elaunch.checkpoint.encoding import image
 from elaunch.errors import CheckpointError
 
 RANK, WORLD = map(int, sys.argv[2:4])

@@ -13,10 +13,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elaunch.checkpoint import Checkpointer, PerRank, layout
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.launched import launcher
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint import Checkpointer, PerRank
+from elaunch.checkpoint.collective.launched import launcher
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
 
 OUT = Path(os.environ["OUT"])
 RANK = int(os.environ["RANK"])

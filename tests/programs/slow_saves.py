@@ -14,7 +14,8 @@ import torch
 import torch.distributed as dist
 
 import elaunch
-from elaunch.checkpoint import Checkpointer, posix
+from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint.storages import posix
 
 OUT = Path(os.environ["OUT"])
 RANK = int(os.environ["RANK"])

@@ -13,10 +13,10 @@ from typing import Any
 import fsspec
 import pytest
 
-from elaunch.checkpoint.objects import Objects
-from elaunch.checkpoint.open_storage import open_storage
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.storage import Storage
+from elaunch.checkpoint.storages.objects import Objects
+from elaunch.checkpoint.storages.open_storage import open_storage
+from elaunch.checkpoint.storages.posix import Posix
+from elaunch.checkpoint.storages.storage import Storage
 
 KINDS = ("posix", "memory", "local", "s3")
 OBJECTS = KINDS[1:]

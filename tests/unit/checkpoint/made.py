@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from elaunch.checkpoint import layout, manifest
-from elaunch.checkpoint.claims import Claim, Owner, claim
-from elaunch.checkpoint.manifest import Entry, Manifest, Origin
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.writing import write_file
+from elaunch.checkpoint.records import manifest
+from elaunch.checkpoint.records.claims import Claim, Owner, claim
+from elaunch.checkpoint.records.manifest import Entry, Manifest, Origin
+from elaunch.checkpoint.records.writing import write_file
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
 
 ENTRIES = {
     "model.weight": Entry("float32", (1024, 1024), "Shard(dim=0)"),

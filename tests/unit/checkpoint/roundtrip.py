@@ -10,8 +10,8 @@ from typing import Any
 import torch
 import torch.distributed.checkpoint as dcp
 
-from elaunch.checkpoint.saved import Saved, saved_keys
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.state.saved import Saved, saved_keys
+from elaunch.checkpoint.state.states import States
 
 
 def save(objects: Mapping[str, object], path: Path) -> dict[str, Saved]:

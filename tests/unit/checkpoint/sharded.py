@@ -21,11 +21,12 @@ from torch.distributed.checkpoint.metadata import (
 )
 from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, WriteItem, WriteItemType
 
-from elaunch.checkpoint import layout, manifest
-from elaunch.checkpoint.image import Image
-from elaunch.checkpoint.manifest import Entry, Manifest, Origin
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.writing import write_file
+from elaunch.checkpoint.encoding.image import Image
+from elaunch.checkpoint.records import manifest
+from elaunch.checkpoint.records.manifest import Entry, Manifest, Origin
+from elaunch.checkpoint.records.writing import write_file
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
 
 Chunk = tuple[Sequence[int], Sequence[int]]  # offsets, lengths
 Sharded = Mapping[str, tuple[torch.Tensor, Sequence[Chunk]]]

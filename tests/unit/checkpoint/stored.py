@@ -9,10 +9,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elaunch.checkpoint import Checkpointer, PerRank, beats
-from elaunch.checkpoint.claims import Owner
-from elaunch.checkpoint.committing import Outcome
-from elaunch.checkpoint.launcher import NoLauncher
+from elaunch.checkpoint import Checkpointer, PerRank
+from elaunch.checkpoint.collective.committing import Outcome
+from elaunch.checkpoint.collective.launcher import NoLauncher
+from elaunch.checkpoint.records.claims import Owner
+from elaunch.checkpoint.storages import beats
 
 
 class Told(NoLauncher):

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elaunch.checkpoint import sums
-from elaunch.checkpoint.blocks import BlockFile
-from elaunch.checkpoint.manifest import FileSum
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.writing import write_file
+from elaunch.checkpoint.records import sums
+from elaunch.checkpoint.records.blocks import BlockFile
+from elaunch.checkpoint.records.manifest import FileSum
+from elaunch.checkpoint.records.writing import write_file
+from elaunch.checkpoint.storages.posix import Posix
 from elaunch.errors import DamagedCheckpointError
 
 

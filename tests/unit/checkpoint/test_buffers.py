@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint import DefaultSavePlanner
 
-from elaunch.checkpoint import planning, plans
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.collective import planning, plans
+from elaunch.checkpoint.state.states import States
 
 pytestmark = pytest.mark.torch
 

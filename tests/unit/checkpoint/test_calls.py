@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from elaunch.checkpoint import Checkpointer, checkpointer
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.committing import Outcome
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.collective.committing import Outcome
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.storages.posix import Posix
 from elaunch.errors import CheckpointError
 
 _SECONDS = 30

@@ -17,11 +17,12 @@ from typing import Any
 
 import pytest
 
-from elaunch.checkpoint import attempts, layout, removing, sums
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.manifest import Manifest
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.survey import survey
+from elaunch.checkpoint.records import attempts, removing, sums
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.records.manifest import Manifest
+from elaunch.checkpoint.records.survey import survey
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
 from elaunch.cli.main import main
 from elaunch.cli.progress_bar import ProgressBar
 from elaunch.errors import CheckpointRefusedError
@@ -154,7 +155,7 @@ def test_show_as_a_document(ckpt: Ckpt, directory: Path) -> None:
 
 
 def test_a_name_does_not_move_the_cursor(ckpt: Ckpt, directory: Path) -> None:
-    from elaunch.checkpoint.manifest import Entry
+    from elaunch.checkpoint.records.manifest import Entry
 
     add(directory, 400, size=10, entries={"model.\x1b[2J": Entry("float32", (1,))})
     assert "model.\\x1b[2J" in ckpt("show", directory)[1]
@@ -216,7 +217,7 @@ def test_verify_goes_on_after_one_that_cannot_be_read(
 
 
 def test_what_is_verified_is_not_removed_meanwhile(directory: Path) -> None:
-    from elaunch.checkpoint.verifying import verify
+    from elaunch.checkpoint.records.verifying import verify
 
     seen = []
     verify(

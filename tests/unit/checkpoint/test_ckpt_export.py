@@ -22,9 +22,10 @@ safetensors = pytest.importorskip("safetensors.torch")
 from hypothesis import HealthCheck, given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from elaunch.checkpoint import RNG, Checkpointer, PerRank, shards  # noqa: E402
-from elaunch.checkpoint.export import open_export  # noqa: E402
-from elaunch.checkpoint.posix import Posix  # noqa: E402
+from elaunch.checkpoint import RNG, Checkpointer, PerRank  # noqa: E402
+from elaunch.checkpoint.encoding import shards  # noqa: E402
+from elaunch.checkpoint.exporting.export import open_export  # noqa: E402
+from elaunch.checkpoint.storages.posix import Posix  # noqa: E402
 from elaunch.cli.main import main  # noqa: E402
 from tests.unit.checkpoint.made import flip  # noqa: E402
 from tests.unit.checkpoint.sharded import rows, write  # noqa: E402
@@ -317,8 +318,8 @@ def test_a_gap_between_the_shards_is_found(ckpt: Ckpt, tmp_path: Path) -> None:
 _MEASURED = """
 import sys
 from pathlib import Path
-from elaunch.checkpoint.export import open_export
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.exporting.export import open_export
+from elaunch.checkpoint.storages.posix import Posix
 
 def most():  # kB
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from elaunch.checkpoint import beats
-from elaunch.checkpoint.open_storage import open_storage
+from elaunch.checkpoint.storages import beats
+from elaunch.checkpoint.storages.open_storage import open_storage
 from elaunch.cli.main import main
 from tests.unit.checkpoint import buckets
 from tests.unit.checkpoint.stored import Told, Training

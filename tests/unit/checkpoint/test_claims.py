@@ -10,17 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint import layout, locks, manifest
-from elaunch.checkpoint.claims import Claim, Owner, claim
-from elaunch.checkpoint.manifest import Manifest, Origin
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.records import manifest
+from elaunch.checkpoint.records.claims import Claim, Owner, claim
+from elaunch.checkpoint.records.manifest import Manifest, Origin
+from elaunch.checkpoint.storages import layout, locks
+from elaunch.checkpoint.storages.posix import Posix
 from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError
 
 _HOLDER = """
 import sys
 from pathlib import Path
-from elaunch.checkpoint.claims import Owner, claim
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.records.claims import Owner, claim
+from elaunch.checkpoint.storages.posix import Posix
 owner = Owner(sys.argv[2], sys.argv[3], int(sys.argv[4]), "other-host", 42, 0.0)
 held = claim(Posix(Path(sys.argv[1])), owner, 0)
 print(held.number, flush=True)
@@ -131,8 +132,8 @@ def test_a_child_that_was_forked_does_not_keep_the_claim(tmp_path: Path) -> None
     code = """
 import os, sys
 from pathlib import Path
-from elaunch.checkpoint.claims import Owner, claim
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.records.claims import Owner, claim
+from elaunch.checkpoint.storages.posix import Posix
 held = claim(Posix(Path(sys.argv[1])), Owner("first", "i", 1, "host", 42, 0.0), 0)
 if os.fork() == 0:
     print("up", flush=True)

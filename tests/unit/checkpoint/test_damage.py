@@ -14,19 +14,21 @@ from typing import Any
 import pytest
 import torch
 
-from elaunch.checkpoint import Checkpointer, index, layout, manifest, sums
-from elaunch.checkpoint.archive import load_value
-from elaunch.checkpoint.launcher import NoLauncher
-from elaunch.checkpoint.loading import Contents, LoadPlanner, load, read_metadata
-from elaunch.checkpoint.plausible import check_metadata
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.ranks import Alone
-from elaunch.checkpoint.reading import BlockReader
-from elaunch.checkpoint.restoring import Restore, Wish
-from elaunch.checkpoint.saved import saved_keys
-from elaunch.checkpoint.states import States
-from elaunch.checkpoint.storage import Storage
-from elaunch.checkpoint.unpickling import load_metadata
+from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint.collective.launcher import NoLauncher
+from elaunch.checkpoint.collective.loading import Contents, LoadPlanner, load, read_metadata
+from elaunch.checkpoint.collective.ranks import Alone
+from elaunch.checkpoint.collective.restoring import Restore, Wish
+from elaunch.checkpoint.encoding.archive import load_value
+from elaunch.checkpoint.encoding.plausible import check_metadata
+from elaunch.checkpoint.encoding.reading import BlockReader
+from elaunch.checkpoint.encoding.unpickling import load_metadata
+from elaunch.checkpoint.records import index, manifest, sums
+from elaunch.checkpoint.state.saved import saved_keys
+from elaunch.checkpoint.state.states import States
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
+from elaunch.checkpoint.storages.storage import Storage
 from elaunch.errors import CheckpointError, DamagedCheckpointError
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 import torch
 
-from elaunch.checkpoint import Checkpointer, layout, manifest
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.claims import Claim
-from elaunch.checkpoint.manifest import Origin
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint.records import manifest
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.records.claims import Claim
+from elaunch.checkpoint.records.manifest import Origin
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
 from elaunch.errors import CheckpointError, DamagedCheckpointError
 
 NESTED = "[" * 60_000

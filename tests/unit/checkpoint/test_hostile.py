@@ -31,9 +31,9 @@ from torch.distributed.checkpoint.metadata import (
     TensorStorageMetadata,
 )
 
-from elaunch.checkpoint.archive import load_value
-from elaunch.checkpoint.plausible import check_metadata
-from elaunch.checkpoint.unpickling import load_metadata
+from elaunch.checkpoint.encoding.archive import load_value
+from elaunch.checkpoint.encoding.plausible import check_metadata
+from elaunch.checkpoint.encoding.unpickling import load_metadata
 from elaunch.errors import DamagedCheckpointError
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]

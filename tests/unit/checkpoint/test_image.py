@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from elaunch.checkpoint import planning
-from elaunch.checkpoint.image import Image
+from elaunch.checkpoint.collective import planning
+from elaunch.checkpoint.encoding.image import Image
 
 pytestmark = [pytest.mark.torch]
 

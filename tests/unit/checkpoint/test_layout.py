@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint.storages import layout
 
 _COUNTS = st.integers(0, 10**17)
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.checkpoint import manifest, sums
-from elaunch.checkpoint.manifest import Entry, FileSum, Manifest, Origin
+from elaunch.checkpoint.records import manifest, sums
+from elaunch.checkpoint.records.manifest import Entry, FileSum, Manifest, Origin
 from elaunch.errors import DamagedCheckpointError
 
 _COUNTS = st.integers(0, 2**40)

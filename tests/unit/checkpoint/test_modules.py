@@ -16,8 +16,8 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from elaunch.checkpoint.modules import parameter_names
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.state.modules import parameter_names
+from elaunch.checkpoint.state.states import States
 from elaunch.errors import StateError
 from tests.unit.checkpoint.roundtrip import restore, save, save_dict
 

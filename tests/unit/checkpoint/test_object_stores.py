@@ -15,10 +15,11 @@ from typing import Any
 import fsspec
 import pytest
 
-from elaunch.checkpoint import Checkpointer, beats, layout
-from elaunch.checkpoint.claims import claim
-from elaunch.checkpoint.objects import Objects
-from elaunch.checkpoint.open_storage import open_storage
+from elaunch.checkpoint import Checkpointer
+from elaunch.checkpoint.records.claims import claim
+from elaunch.checkpoint.storages import beats, layout
+from elaunch.checkpoint.storages.objects import Objects
+from elaunch.checkpoint.storages.open_storage import open_storage
 from elaunch.errors import CheckpointError, DirectoryInUseError, FencedError
 from tests.unit.checkpoint import buckets
 from tests.unit.checkpoint.stored import Told, Training

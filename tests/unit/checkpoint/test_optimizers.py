@@ -14,7 +14,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.state.states import States
 from elaunch.errors import StateError
 from tests.unit.checkpoint.roundtrip import restore, save, save_dict
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from elaunch.checkpoint.per_rank import PerRank, root_of
-from elaunch.checkpoint.rng import RNG
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint.state.per_rank import PerRank, root_of
+from elaunch.checkpoint.state.rng import RNG
+from elaunch.checkpoint.state.states import States
 from elaunch.errors import StateError
 from tests.unit.checkpoint.roundtrip import restore, save_dict
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.checkpoint.retention import Committed, Keep, newest_first, to_remove
+from elaunch.checkpoint.records.retention import Committed, Keep, newest_first, to_remove
 
 _ALL = st.lists(
     st.builds(lambda claim, step: Committed(claim, step, f"{claim}.{step}"), st.integers(1, 4), st.integers(0, 40)),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, DataLoader
 
-from elaunch.checkpoint.sampler import ElasticSampler, Tail
+from elaunch.checkpoint.state.sampler import ElasticSampler, Tail
 from elaunch.errors import StateError
 from tests.unit.checkpoint.roundtrip import restore, save
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from elaunch.checkpoint import beats, layout, seals
-from elaunch.checkpoint.claims import Owner, claim
-from elaunch.checkpoint.objects import Objects
+from elaunch.checkpoint.records.claims import Owner, claim
+from elaunch.checkpoint.storages import beats, layout, seals
+from elaunch.checkpoint.storages.objects import Objects
 from elaunch.errors import CheckpointError, FencedError
 
 _REQUESTS = ("ls", "info", "cat_file", "pipe_file", "rm_file", "rm")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint import layout
-from elaunch.checkpoint.objects import Objects
-from elaunch.checkpoint.storage import Hold, Storage
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.objects import Objects
+from elaunch.checkpoint.storages.storage import Hold, Storage
 from tests.unit.checkpoint import buckets
 
 _CLAIM = f"{layout.CLAIMS}/{layout.claim_name(1)}"

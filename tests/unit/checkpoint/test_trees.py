@@ -15,11 +15,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from elaunch.checkpoint.digest import difference, differing, digest
-from elaunch.checkpoint.per_rank import PerRank
-from elaunch.checkpoint.saved import nested, saved_keys
-from elaunch.checkpoint.states import States
-from elaunch.checkpoint.tree import decode, encode
+from elaunch.checkpoint.state.digest import difference, differing, digest
+from elaunch.checkpoint.state.per_rank import PerRank
+from elaunch.checkpoint.state.saved import nested, saved_keys
+from elaunch.checkpoint.state.states import States
+from elaunch.checkpoint.state.tree import decode, encode
 from elaunch.errors import DamagedCheckpointError, StateError
 from tests.unit.checkpoint.roundtrip import restore, save
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from elaunch.checkpoint.restoring import Wish
+from elaunch.checkpoint.collective.restoring import Wish
 
 pytestmark = [pytest.mark.torch]
 

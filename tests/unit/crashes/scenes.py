@@ -13,15 +13,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from elaunch.checkpoint import Checkpointer, PerRank, layout
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.claims import Owner
-from elaunch.checkpoint.committing import Outcome
-from elaunch.checkpoint.launcher import NoLauncher
-from elaunch.checkpoint.posix import Posix
-from elaunch.checkpoint.ranks import Alone
-from elaunch.checkpoint.restoring import Restore, Wish
-from elaunch.checkpoint.states import States
+from elaunch.checkpoint import Checkpointer, PerRank
+from elaunch.checkpoint.collective.committing import Outcome
+from elaunch.checkpoint.collective.launcher import NoLauncher
+from elaunch.checkpoint.collective.ranks import Alone
+from elaunch.checkpoint.collective.restoring import Restore, Wish
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.records.claims import Owner
+from elaunch.checkpoint.state.states import States
+from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages.posix import Posix
 from elaunch.errors import CheckpointError
 from tests.unit.crashes import faulty, lossy
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint import layout
+from elaunch.checkpoint.storages import layout
 from tests.unit.crashes import forge, scenes
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

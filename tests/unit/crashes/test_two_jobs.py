@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint.claims import Owner, claim
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.records.claims import Owner, claim
+from elaunch.checkpoint.storages.posix import Posix
 from tests.unit.crashes import forge, scenes
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from elaunch.checkpoint import Checkpointer
-from elaunch.checkpoint.catalog import Catalog
-from elaunch.checkpoint.posix import Posix
+from elaunch.checkpoint.records.catalog import Catalog
+from elaunch.checkpoint.storages.posix import Posix
 from tests.unit.crashes import faulty
 from tests.unit.crashes.scenes import Told, Training, check, left_over, opened, steps
 

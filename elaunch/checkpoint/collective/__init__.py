@@ -1,0 +1,1 @@
+"""What all ranks do together: agree, share out a save, commit it, load and restore."""

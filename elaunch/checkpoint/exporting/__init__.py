@@ -1,0 +1,1 @@
+"""One plain file out of the shards of a checkpoint."""

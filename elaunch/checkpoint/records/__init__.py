@@ -1,0 +1,1 @@
+"""What a checkpoint directory says of itself, without torch: manifests, sums, claims, what is there and what may go."""
