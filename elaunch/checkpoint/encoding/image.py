@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.metadata import MetadataIndex
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
 
 from elaunch.checkpoint.encoding.envelope import ALIGNMENT, Envelope, envelope
+from elaunch.checkpoint.encoding.raw import bytes_of
 from elaunch.checkpoint.records import index
 
 # A forked child (a data loader's worker) needs none of it, and would have the next save copy every page first. It has
@@ -114,7 +115,7 @@ class Memory:
         pinned = torch.cuda.is_available() and torch.cuda.is_initialized()
         if pinned:
             self._bytes = torch.empty(size, dtype=torch.uint8, pin_memory=True)
-            self.view = memoryview(self._bytes.numpy())
+            self.view = bytes_of(self._bytes)
             return
         self._map = mmap.mmap(-1, max(size, 1), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         for advice in (getattr(mmap, "MADV_HUGEPAGE", 0), _WIPE_ON_FORK):

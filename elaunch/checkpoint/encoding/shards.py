@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import torch
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
 
 from elaunch.checkpoint.encoding.archive import load_value
+from elaunch.checkpoint.encoding.raw import bytes_of
 from elaunch.checkpoint.encoding.slicing import Stored
 from elaunch.checkpoint.records import index
 from elaunch.checkpoint.records.blocks import BlockFile
@@ -61,7 +61,7 @@ class Shards:
                 chunk.copy(offsets, lengths, piece, missing)
             if bool(missing.any()):
                 raise DamagedCheckpointError(f"{self._name}: parts of {key!r} are missing")
-            yield _bytes(piece)
+            yield bytes_of(piece)
 
     def close(self) -> None:
         """Close all files."""
@@ -152,9 +152,3 @@ def _part(held: torch.Tensor, at: Places, lengths: Places) -> torch.Tensor:
     for dimension, (begin, length) in enumerate(zip(at, lengths, strict=True)):
         held = held.narrow(dimension, begin, length)
     return held
-
-
-def _bytes(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous tensor, which must outlive the view."""
-    size = tensor.numel() * tensor.element_size()
-    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")

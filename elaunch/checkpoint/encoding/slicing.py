@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from dataclasses import dataclass, replace
 
 import torch
 
+from elaunch.checkpoint.encoding.raw import bytes_of
 from elaunch.checkpoint.records.blocks import BlockFile
 
 _BUFFER = 8 << 20
@@ -54,7 +54,7 @@ class Stored:
         """All of ``target`` lies in one run."""
         plain = target.device.type == "cpu" and target.dtype == self.dtype and target.layout == torch.strided
         if plain and target.is_contiguous() and not target.is_conj() and not target.is_neg():
-            self.file.read_into(at, _bytes_of(target))
+            self.file.read_into(at, bytes_of(target))
             return
         step = max(_BUFFER // self._row, 1)
         for rows in target.split(step) if target.dim() else [target]:
@@ -72,9 +72,3 @@ class Stored:
             for dimension, (offset, length) in enumerate(zip(offsets[1:], lengths[1:], strict=True), start=1):
                 rows = rows.narrow(dimension, offset, length)
             target[first : first + number].copy_(rows)
-
-
-def _bytes_of(tensor: torch.Tensor) -> memoryview:
-    """The memory of a contiguous tensor on the CPU, to write into. The tensor must outlive the view."""
-    size = tensor.numel() * tensor.element_size()
-    return memoryview((ctypes.c_char * size).from_address(tensor.data_ptr())).cast("B")

@@ -15,6 +15,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from elaunch.checkpoint.state.digest import digest
 from elaunch.checkpoint.state.modules import unwrapped
 from elaunch.checkpoint.state.per_rank import PerRank, PerRankPart, root_of
 from elaunch.checkpoint.state.saved import Saved
@@ -94,9 +95,9 @@ class BuffersPart(PerRankPart):
 
 
 def _mark(value: torch.Tensor) -> Mark:
-    """The bytes of a small one, for torch does not count what BatchNorm writes; else which it is, and torch's count."""
+    """A digest of a small one, for torch does not count what BatchNorm writes; else which it is, and torch's count."""
     if value.numel() * value.element_size() <= _SMALL and not value.is_meta:
-        return value.dtype, bytes(value.cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return value.dtype, digest(value.to_local() if isinstance(value, DTensor) else value)
     return value.data_ptr(), 0 if value.is_inference() else value._version
 
 

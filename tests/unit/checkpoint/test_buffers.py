@@ -11,6 +11,7 @@ from torch import nn
 from torch.distributed.checkpoint import DefaultSavePlanner
 
 from elaunch.checkpoint.collective import planning, plans
+from elaunch.checkpoint.state.buffers import OwnBuffers
 from elaunch.checkpoint.state.states import States
 
 pytestmark = pytest.mark.torch
@@ -55,3 +56,13 @@ def test_the_shared_ones_are_all_of_the_lowest_rank_that_has_them() -> None:
     assert buffers <= metadata.state_dict_metadata.keys()
     shares, _ = DefaultSavePlanner().create_global_plan(mixed)
     assert {item.index.fqn for item in shares[2].items} & buffers, "torch alone would take some of each"
+
+
+def test_a_buffer_that_is_a_lazy_negative_or_conjugate_is_looked_at_as_well() -> None:
+    module = nn.Module()
+    module.register_buffer("n", torch._neg_view(torch.ones(3)))
+    module.register_buffer("c", torch.ones(2, dtype=torch.complex64).conj())
+    buffers = OwnBuffers(module)
+    assert not buffers.state_dict()
+    module.n.fill_(5)  # type: ignore[operator]
+    assert set(buffers.state_dict()) == {"n"}
