@@ -51,6 +51,7 @@ class Simulated:
         self.node_id = node_id
         self.hushed = asyncio.Event()
         self.heard = asyncio.Event()
+        self.has_beaten = asyncio.Event()  # in its generation: before that it is waited for longer
         self._fleet = fleet
         self._slots = slots
         self._step = 0
@@ -70,6 +71,7 @@ class Simulated:
         self.heard.set()
         if isinstance(command, Start) and command.generation > self.board.now.generation:
             self._start = command
+            self.has_beaten.clear()
             self._next = time.monotonic() + random.uniform(0.0, interval_for(command.group_world_size))
             self.board.update(generation=command.generation, phase=RunPhase.RUNNING, exits=())
             self._fleet.note("running", command.generation)
@@ -84,6 +86,7 @@ class Simulated:
         assert self._start is not None
         self._next = max(self._next + self._interval, time.monotonic())
         self._step += 1
+        self.has_beaten.set()
         ranks = tuple(self._rank(self._start, n) for n in range(self._slots))
         return Heartbeat(self.node_id, self.board.now.generation, self._interval, ranks)
 
@@ -173,6 +176,7 @@ async def obey(fleet: Fleet) -> None:
             say({"failed": time.monotonic()})
             fleet.nodes[0].fail()
         elif word == "hush":
+            await fleet.nodes[-1].has_beaten.wait()
             fleet.nodes[-1].hushed.set()
             say({"hushed": time.time()})
         elif word == "speak":
