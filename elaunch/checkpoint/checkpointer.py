@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal
@@ -19,6 +18,7 @@ from elaunch.checkpoint.collective.calls import Calls
 from elaunch.checkpoint.collective.committing import Outcome, Save
 from elaunch.checkpoint.collective.foreign import Load
 from elaunch.checkpoint.collective.launcher import Launcher
+from elaunch.checkpoint.collective.pending import Pending
 from elaunch.checkpoint.collective.planning import Described, Planned
 from elaunch.checkpoint.collective.ranks import Ranks, connect, rounds
 from elaunch.checkpoint.collective.restoring import Restore, Restored, Wish
@@ -87,7 +87,7 @@ class Checkpointer:
                 self._claim = agree(self._front, self._claimed, f"{self._storage.url} cannot be claimed")
         self._planned: Planned | None = None
         self._image: Image | None = None
-        self._pending: _Pending | None = None
+        self._pending: Pending | None = None
         self._last = Outcome(-1, error="nothing was saved yet")
         self._restored = Restored()
 
@@ -171,7 +171,7 @@ class Checkpointer:
                 self._reconnect()
             with rounds(self._back):
                 broken = self._stage(agreed.mine, agreed.changed)
-                pending = _Pending(self._save(step, broken), self._settled)
+                pending = Pending(self._save(step, broken), self._settled)
                 pending.start()
             self._pending = pending
             leaving.expect(pending.done, self._timeout)
@@ -361,47 +361,6 @@ class _Agreed:
     changed: bool
     lost: bool
     done: bool
-
-
-class _Pending:
-    """A save that is in flight, in a thread that keeps the process from ending before it."""
-
-    def __init__(self, save: Save, settled: Callable[[Outcome], None]) -> None:
-        self._save = save
-        self._settled = settled
-        self._outcome = Outcome(save.step, error="the save ended without an outcome")
-        self.done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="elaunch-checkpoint", daemon=False)
-
-    def start(self) -> None:
-        try:
-            self._thread.start()
-        except RuntimeError:  # no more threads, or the interpreter is ending: others wait for this rank
-            self._run()
-
-    def result(self) -> Outcome:
-        """Wait for it. Every step of it has a deadline of its own."""
-        if self._thread.ident is not None:  # it could be started
-            self._thread.join()
-        return self._outcome
-
-    def _run(self) -> None:
-        try:
-            self._outcome = self._ended()
-            self._settled(self._outcome)
-        finally:
-            self.done.set()
-
-    def _ended(self) -> Outcome:
-        """What became of it. This is the outermost of its thread: nothing ends in silence, or leaves others waiting."""
-        try:
-            with rounds(self._save.ranks):
-                return self._save.run()
-        except CheckpointError as error:
-            return Outcome(self._save.step, error=describe(error))
-        except Exception as error:  # noqa: BLE001
-            _log.exception("the save of step %d ended by an error that nobody foresaw", self._save.step)
-            return Outcome(self._save.step, error=line(error))
 
 
 def _states(state: Mapping[str, object], rng: bool, ranks: Ranks) -> States:
