@@ -102,7 +102,7 @@ class Claim:
             self._become(claim(self.storage, self.owner, 0))
         elif self.turned:
             newest = max(_numbers(self.storage), default=0)
-            if newest == self.number or (newest and _owner(self.storage, newest) == self.owner):  # half made before
+            if newest == self.number or (newest and owner_of(self.storage, newest) == self.owner):  # half made before
                 self._become(_try(self.storage, self.owner, newest + 1))
         self.check()
         _take_away(self.storage, self.number + 1)
@@ -135,7 +135,7 @@ class Claim:
     def _is_there(self) -> bool:
         """Whether the claim of this number is this one: where the directory was removed, others count from 1 again."""
         try:
-            return _owner(self.storage, self.number) == self.owner
+            return owner_of(self.storage, self.number) == self.owner
         except FileNotFoundError:
             return False
 
@@ -166,7 +166,7 @@ def _when_free(storage: Storage, owner: Owner, deadline: float, sleep: Callable[
     missed = 0
     while newest := max(_numbers(storage), default=0):
         try:
-            other = _owner(storage, newest)
+            other = owner_of(storage, newest)
         except FileNotFoundError:  # a newer one has taken its place
             missed += 1
             if missed > _MOST_TRIES:
@@ -209,7 +209,8 @@ def _numbers(storage: Storage) -> set[int]:
     return {number for name in storage.names(layout.CLAIMS) if (number := layout.claim_of(name))}
 
 
-def _owner(storage: Storage, number: int) -> Owner:
+def owner_of(storage: Storage, number: int) -> Owner:
+    """Who has made the claim of this number. Raises CheckpointError where it is none, and OSError."""
     path = f"{layout.CLAIMS}/{layout.claim_name(number)}"
     try:
         raw: dict[str, Any] = documents.parse(storage.read(path, _MOST_BYTES))
@@ -220,7 +221,7 @@ def _owner(storage: Storage, number: int) -> Owner:
 
 def _name_of(storage: Storage, number: int) -> str:
     try:
-        return str(_owner(storage, number))
+        return str(owner_of(storage, number))
     except (OSError, CheckpointError):
         return "a newer run"
 
