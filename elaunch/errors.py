@@ -68,6 +68,26 @@ class StartError(ElaunchError):
     code = "start_failed"
 
 
+class TopologyError(UsageError):
+    """A description of a machine cannot be read: the file, the place in it, what was expected."""
+
+    code = "topology"
+
+
+class NoRouteError(ElaunchError):
+    """No port is left over which ranks of other nodes can be reached: what was found, and why each was refused."""
+
+    exit_code = 95
+    code = "no_route"
+
+
+class StartCheckError(ElaunchError):
+    """The ranks that were started do not make one job: which of them, and what differs."""
+
+    exit_code = 96
+    code = "start_check"
+
+
 class LeaseLostError(ElaunchError):
     """The node's lease ended, or can no longer be known to live: its ranks may not run on."""
 
