@@ -9,7 +9,7 @@ that no PyTorch drives). A driver that is there has the last word: what it does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from elaunch.topology import pci
@@ -36,27 +36,28 @@ def is_accelerator(identity: Identity) -> bool:
     kind = (identity.class_code or 0) >> 8
     vendor = identity.vendor
     if kind >> 8 == pci.DISPLAY:
-        # A captured tree may tell no vendor: a display with no driver for it is then anybody's.
         return vendor in (NVIDIA, AMD) or (vendor == INTEL and kind == _HEADLESS)
     if kind == pci.CO_PROCESSOR:
         return vendor == NVIDIA or (vendor == INTEL and identity.device in _XEON_PHI)
     return kind >> 8 == pci.ACCELERATOR and vendor not in (INTEL, XILINX)
 
 
-def read_devices(bus: Bus, nodes: Iterable[NumaNode], drivers: Drivers) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+def read_devices(bus: Bus, nodes: tuple[NumaNode, ...], drivers: Drivers) -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The devices in their drivers' order, NVIDIA's first, and a sentence for each that was left aside."""
-    nodes = tuple(nodes)
-    on_bus = [address for address in bus.addresses() if is_accelerator(bus.identity(address))]
+    on_bus: dict[int | None, list[str]] = {NVIDIA: [], AMD: []}
+    for address in bus.addresses():
+        if is_accelerator(bus.identity(address)):
+            on_bus.setdefault(bus.identity(address).vendor, []).append(address)
+    told = {NVIDIA: drivers.nvidia, AMD: drivers.amd}
     notes: list[str] = []
-    found: list[Told] = []
-    for vendor, told in ((NVIDIA, drivers.nvidia), (AMD, drivers.amd)):
-        own = [address for address in on_bus if bus.identity(address).vendor == vendor]
-        found += list(_listed(told, own, notes)) if told is not None else list(_unlisted(bus, own, notes))
-    others = [address for address in on_bus if bus.identity(address).vendor not in (NVIDIA, AMD)]
-    taken = {told.address for told in found}
-    found += [told for told in _unlisted(bus, others, notes) if told.address not in taken]
-    devices = tuple(_device(bus, nodes, told, index, drivers) for index, told in enumerate(found))
-    return devices, tuple(notes)
+    found: list[tuple[int | None, Told]] = []
+    for vendor, addresses in on_bus.items():
+        listed = told.get(vendor or 0)
+        own = _unlisted(bus, addresses, notes) if listed is None else _listed(listed, addresses, notes)
+        found += [(vendor, each) for each in own]
+    ids = {each.id or each.address for _, each in found}
+    devices = (_device(bus, nodes, vendor, each, index, ids) for index, (vendor, each) in enumerate(found))
+    return tuple(devices), tuple(notes)
 
 
 def _listed(told: list[Told], on_bus: list[str], notes: list[str]) -> Iterator[Told]:
@@ -80,12 +81,11 @@ def _unlisted(bus: Bus, on_bus: list[str], notes: list[str]) -> Iterator[Told]:
             yield Told(address)
 
 
-def _device(bus: Bus, nodes: tuple[NumaNode, ...], told: Told, index: int, drivers: Drivers) -> Device:
+def _device(
+    bus: Bus, nodes: tuple[NumaNode, ...], vendor: int | None, told: Told, index: int, ids: Collection[str]
+) -> Device:
     known = told.address in bus
     numa = bus.function(told.address).numa if known else None
-    vendor = bus.identity(told.address).vendor if known else None
-    if vendor is None and drivers.nvidia and told in drivers.nvidia:
-        vendor = NVIDIA
     return Device(
         id=told.id or told.address,
         index=index,
@@ -95,7 +95,7 @@ def _device(bus: Bus, nodes: tuple[NumaNode, ...], told: Told, index: int, drive
         model=told.model,
         numa=numa,
         cpus=_cpus(nodes, numa, bus.near(told.address)) if known else None,
-        peers=told.peers,
+        peers=tuple(peer for peer in told.peers if peer.device in ids),
     )
 
 

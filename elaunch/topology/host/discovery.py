@@ -14,7 +14,6 @@ from elaunch.topology.host.numa import read_nodes
 from elaunch.topology.host.nvidia import read_driver
 from elaunch.topology.host.nvml import read_nvml
 from elaunch.topology.host.ports import read_ports
-from elaunch.topology.host.told import Told
 from elaunch.topology.host.tree import Tree
 from elaunch.topology.machine import PciFunction, Topology
 
@@ -31,11 +30,12 @@ def discover(root: Path = HOST, *, nvml: bool = True) -> Topology:
     """
     tree = Tree(root)
     driver = read_driver(tree)
-    nodes = read_nodes(tree, [told.memory for told in driver if told.memory is not None])
+    memories = [(told.memory, told.address) for told in driver or () if told.memory is not None]
+    nodes = read_nodes(tree, (number for number, _ in memories))
     bus = Bus(tree, nodes)
     library, odd = read_nvml() if nvml and tree.real else (None, [])
     ports, odd_ports = read_ports(tree, bus, read_addresses() if tree.real else None)
-    drivers = Drivers(nvidia=driver or None if library is None else library, amd=read_kfd(tree) or None)
+    drivers = Drivers(nvidia=driver if library is None else library, amd=read_kfd(tree))
     devices, aside = read_devices(bus, nodes, drivers)
     wanted = {device.pci for device in devices} | {port.pci for port in ports}
     functions = tuple(map(bus.function, bus.with_bridges(address for address in wanted if address in bus)))
@@ -46,7 +46,7 @@ def discover(root: Path = HOST, *, nvml: bool = True) -> Topology:
         functions=functions,
         numa=nodes,
         allowed_cpus=allowed_cpus(tree),
-        notes=(*odd, *odd_ports, *aside, *_odd_functions(functions), *_memories(driver), *_nothing(tree)),
+        notes=(*odd, *odd_ports, *aside, *_odd_functions(functions), *_memories(memories), *_nothing(tree)),
     )
 
 
@@ -55,8 +55,7 @@ def _odd_functions(functions: Iterable[PciFunction]) -> list[str]:
     return [f"PCI function {address} answers no more: it has fallen off the bus" for address in dead]
 
 
-def _memories(driver: list[Told]) -> list[str]:
-    owners = [(told.memory, told.address) for told in driver if told.memory is not None]
+def _memories(owners: list[tuple[int, str]]) -> list[str]:
     return [f"NUMA node {node} is the memory of GPU {address}, no place for processes" for node, address in owners]
 
 

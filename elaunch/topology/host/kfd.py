@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from elaunch.topology import pci
 from elaunch.topology.host.told import Told
 from elaunch.topology.host.tree import Tree
@@ -12,19 +14,22 @@ _XGMI = "11"
 Properties = dict[str, str]
 
 
-def read_kfd(tree: Tree) -> list[Told]:
-    """Nodes that this process may not read belong to another container: their properties are empty."""
+def read_kfd(tree: Tree) -> list[Told] | None:
+    """None where there is no such driver. Nodes that this process may not read belong to another container."""
     nodes = f"{tree.target(_KFD) or _KFD}/topology/nodes"
+    if not tree.has(nodes):
+        return None
     numbers = sorted(int(name) for name in tree.names(nodes) if name.isdecimal() and len(name) < 6)
     read = {number: _properties(tree, f"{nodes}/{number}/properties") for number in numbers}
     gpus = {number: told for number, told in read.items() if told.get("simd_count", "0") != "0"}
     ids = {number: _id(told) for number, told in gpus.items()}
+    uuids = Counter(told.get("unique_id") for told in gpus.values())
     renders = tree.names("dev/dri")
     return [
         Told(
-            address=_card(ids[number]) if _number(told, "num_xcc") and _is_part(tree, ids[number]) else ids[number],
+            address=_address(tree, ids[number]),
             id=ids[number],
-            uuid=f"GPU-{unique:016x}" if (unique := _number(told, "unique_id")) else "",
+            uuid=_uuid(told) if uuids[told.get("unique_id")] == 1 else "",  # parts of a split GPU share it
             model=_model(told),
             peers=_peers(tree, f"{nodes}/{number}", ids),
             hidden=_hidden(told, renders),
@@ -44,18 +49,22 @@ def _number(told: Properties, name: str) -> int:
 
 
 def _id(told: Properties) -> str:
-    location = _number(told, "location_id") & 0xFFFF
+    location = _number(told, "location_id")
+    location = location & 0xFFFF | location >> 28 & 7  # where a kernel of before 6.6 counts the parts of a split GPU
     domain = _number(told, "domain") & 0xFFFFFFFF
     return pci.address(f"{domain:x}:{location >> 8:02x}:{location >> 3 & 0x1F:02x}.{location & 7}")
 
 
-def _is_part(tree: Tree, address: str) -> bool:
+def _address(tree: Tree, id_: str) -> str:
     """Parts of a split GPU (CPX) count themselves in the place of the function, and the bus has only function 0."""
-    return not tree.has(f"sys/bus/pci/devices/{address}") and tree.has(f"sys/bus/pci/devices/{_card(address)}")
+    first = f"{pci.card(id_)}.0"
+    split = not tree.has(f"sys/bus/pci/devices/{id_}") and tree.has(f"sys/bus/pci/devices/{first}")
+    return first if split else id_
 
 
-def _card(address: str) -> str:
-    return f"{pci.card(address)}.0"
+def _uuid(told: Properties) -> str:
+    number = _number(told, "unique_id")
+    return f"GPU-{number:016x}" if number else ""
 
 
 def _model(told: Properties) -> str:

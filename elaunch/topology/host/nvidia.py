@@ -12,8 +12,10 @@ _GPUS = "proc/driver/nvidia/gpus"
 _NODE = re.compile(r"nvidia[0-9]+")
 
 
-def read_driver(tree: Tree) -> list[Told]:
-    """In the order of PCI addresses, which is NVML's; empty where there is no driver."""
+def read_driver(tree: Tree) -> list[Told] | None:
+    """In the order of PCI addresses, which is NVML's; None where there is no driver."""
+    if not tree.has(_GPUS):
+        return None
     nodes = [name for name in tree.names("dev") if _NODE.fullmatch(name)]
     found = [told for name in tree.names(_GPUS) if (told := _gpu(tree, name, nodes)) is not None]
     return sorted(found, key=lambda told: pci.order(told.address))

@@ -25,7 +25,7 @@ Addresses = Mapping[str, tuple[str, ...]]
 """The IP addresses of each interface."""
 
 _DRIVERS = {"efa": LinkLayer.EFA, "hfi1": LinkLayer.OMNIPATH, "hfi2": LinkLayer.OMNIPATH}
-_NAMES = {"efa_": LinkLayer.EFA, "rdmap": LinkLayer.EFA, "hfi": LinkLayer.OMNIPATH}
+_NAMES = {"efa_": LinkLayer.EFA, "rdmap": LinkLayer.EFA, "hfi": LinkLayer.OMNIPATH, "opap": LinkLayer.OMNIPATH}
 _AMAZON, _EFA = 0x1D0F, range(0xEFA0, 0xEFB0)
 
 # What a guest sees of a virtual function is only its number: the link to the physical one stays with the host.
@@ -52,8 +52,12 @@ def read_ports(tree: Tree, bus: Bus, addresses: Addresses | None) -> tuple[tuple
     for interface in host.interfaces.values():
         by_holder.setdefault(interface.holder, []).append(interface)
     ports = [_rdma(host, port, by_holder.get(port.holder, []) if port.holder else []) for port in found]
-    owned = {name for port in ports for name in port.interfaces}
-    ports += [_plain(host, interface) for name, interface in host.interfaces.items() if name not in owned]
+    owned = {name for port in ports if not port.software for name in port.interfaces}
+    for name, interface in host.interfaces.items():
+        if name not in owned:
+            crowded = len(by_holder[interface.holder]) > 1
+            stands_in = crowded and bool(interface.holder) and is_representor(tree, interface)
+            ports.append(_plain(host, interface, stands_in))
     return tuple(sorted(ports, key=_order)), tuple(port.odd for port in found if port.odd)
 
 
@@ -110,7 +114,7 @@ def _interfaces(host: _Host, port: RdmaPort, near: list[Interface]) -> tuple[str
     return tuple(dict.fromkeys([*masters, *named, *sorted(each.name for each in own)]))
 
 
-def _plain(host: _Host, interface: Interface) -> Port:
+def _plain(host: _Host, interface: Interface, representor: bool) -> Port:
     """Of a bond or a VLAN: the card that it rests on, where that is one."""
     below = hardware(host.interfaces, interface.name)
     places = sorted({host.bus.at(each.holder) for each in below} - {""}, key=pci.order)
@@ -131,7 +135,7 @@ def _plain(host: _Host, interface: Interface) -> Port:
         mtu=interface.mtu,
         driver=_driver(host.tree, interface),
         virtual_function=len(facts) == 1 and facts[0].virtual,
-        software=not below and not elsewhere,
+        software=representor or not (below or elsewhere),
         bond=master.name if master and master.bond else "",
         members=interface.lowers if interface.bond else (),
     )
@@ -162,12 +166,12 @@ def _driver(tree: Tree, interface: Interface) -> str:
 def _layer(bus: Bus, port: RdmaPort, address: str) -> LinkLayer:
     """EFA tells no layer of its own, and Omni-Path says that it is InfiniBand: its verbs are, its wire is not."""
     identity = bus.identity(address) if address else None
-    if identity and identity.driver in _DRIVERS:
-        return _DRIVERS[identity.driver]
-    if identity and identity.vendor == _AMAZON and identity.device in _EFA:
-        return LinkLayer.EFA
-    known = (layer for prefix, layer in _NAMES.items() if port.nic.startswith(prefix))
-    return next(known, port.link_layer)
+    if identity and identity.driver:
+        return _DRIVERS.get(identity.driver, port.link_layer)
+    if identity and identity.vendor:
+        return LinkLayer.EFA if identity.vendor == _AMAZON and identity.device in _EFA else port.link_layer
+    named = (layer for prefix, layer in _NAMES.items() if port.nic.startswith(prefix))
+    return next(named, port.link_layer)
 
 
 def _addresses(host: _Host, names: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -56,21 +56,25 @@ class RdmaPort:
 
 def read_rdma_ports(tree: Tree) -> Iterator[RdmaPort]:
     for nic in tree.names(_CLASS):
-        path = tree.target(f"{_CLASS}/{nic}")
-        if path is None:
-            path = f"{_CLASS}/{nic}"
-            holder = tree.target(f"{path}/device")
-        else:
-            holder = "" if "/virtual/" in path else path.rpartition("/infiniband/")[0]
+        path, holder = _place(tree, _CLASS, nic)
         numbers = sorted(int(name) for name in tree.names(f"{path}/ports") if _PORT.fullmatch(name)) or [1]
         guid = tree.text(f"{path}/node_guid") or ""
         parent = tree.text(f"{path}/parent") or "" if holder == "" else ""  # of rxe0: the interface that it rides on
         for number in numbers:
             yield _port(tree, RdmaPort(nic, number, len(numbers), holder, guid=_guid(guid), netdev=parent), path)
     for nic in tree.names(_CXI):
-        path = tree.target(f"{_CXI}/{nic}")
-        if path and _CXI_NAME.fullmatch(nic):
-            yield RdmaPort(nic, 1, 1, path.rpartition("/cxi/")[0], LinkLayer.SLINGSHOT)
+        if _CXI_NAME.fullmatch(nic):
+            yield RdmaPort(nic, 1, 1, _place(tree, _CXI, nic)[1], LinkLayer.SLINGSHOT)
+
+
+def _place(tree: Tree, kind: str, nic: str) -> tuple[str, str | None]:
+    """The folder of a device of a class, and that of what is behind it."""
+    path = tree.target(f"{kind}/{nic}")
+    if path is None:  # a folder, in a captured tree
+        return f"{kind}/{nic}", tree.target(f"{kind}/{nic}/device")
+    if "/virtual/" in path:
+        return path, ""
+    return path, path.rpartition(f"/{kind.rpartition('/')[2]}/")[0] or tree.target(f"{path}/device") or ""
 
 
 def _port(tree: Tree, bare: RdmaPort, device: str) -> RdmaPort:

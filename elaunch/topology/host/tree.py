@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import posixpath
-import stat
+import re
 from pathlib import Path
 
 MOST = 65_536
-"""Bytes of one file. No attribute read here is longer; what is, is damage."""
+"""Bytes of one file. No attribute read here is as long; what is, is damage, and not known."""
 
 _PAGE = 4096
+_NUMBER = re.compile(r"-?[0-9]{1,20}|0[xX][0-9a-fA-F]{1,16}")
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
@@ -35,28 +36,23 @@ class Tree:
         except (OSError, ValueError):
             return None
         try:
-            raw = chunk = os.read(file, MOST)
+            raw = chunk = os.read(file, MOST + 1)
             # The kernel gives a page at most for one read of a long list.
-            while len(chunk) == _PAGE and len(raw) < MOST:
-                chunk = os.read(file, MOST - len(raw))
+            while len(chunk) == _PAGE and len(raw) <= MOST:
+                chunk = os.read(file, MOST)
                 raw += chunk
         except OSError:
             return None  # an attribute that has no value now, as speed of an interface that is down
         finally:
             os.close(file)
-        try:
-            told = raw.decode().strip()
-        except UnicodeDecodeError:
-            return None
-        return told if told.isprintable() or printable(told) else None
+        return decoded(raw) if len(raw) <= MOST else None
 
     def number(self, path: str) -> int | None:
         """A file's number, decimal or with ``0x``."""
         told = self.text(path)
-        try:
-            return int(told, 0) if told is not None and len(told) < 24 else None
-        except ValueError:
+        if not told or not _NUMBER.fullmatch(told):
             return None
+        return int(told, 16 if told[1:2] in ("x", "X") else 10)
 
     def target(self, path: str) -> str | None:
         """Where a link leads, as a path in this tree, whether anything is there or not. None: no link."""
@@ -78,14 +74,11 @@ class Tree:
     def has(self, path: str) -> bool:
         return os.path.lexists(f"{self._root}/{path}")
 
-    def is_device(self, path: str) -> bool:
-        """Whether a device node is there."""
-        try:
-            return stat.S_ISCHR(os.lstat(f"{self._root}/{path}").st_mode)
-        except (OSError, ValueError):
-            return False
 
-
-def printable(text: str) -> bool:
-    """Whether lines of text hold no control characters: what is printed to a terminal later must not steer it."""
-    return text.replace("\n", "").replace("\t", "").isprintable()
+def decoded(raw: bytes) -> str | None:
+    """Without control characters, or not at all: what is printed to a terminal later must not steer it."""
+    try:
+        told = raw.decode().strip()
+    except UnicodeDecodeError:
+        return None
+    return told if told.isprintable() or told.replace("\n", "").replace("\t", "").isprintable() else None
