@@ -29,8 +29,8 @@ _RDMA = re.compile(
 )
 _LAYERS = (
     (re.compile(r"(ib\d+|ib[psf]\w*|qib\d+|mthca\d+)"), LinkLayer.INFINIBAND),
-    (re.compile(r"(eth|en[opsx]|eno|bond\d|roce|bnxt_re|irdma|i40iw|qedr|ionic|erdma|mana_)\w*"), LinkLayer.ETHERNET),
-    (re.compile(r"(cxi|hsi)\d+"), LinkLayer.SLINGSHOT),
+    (re.compile(r"(eth|en[opsxP]|bond\d|roce|bnxt_re|irdma|i40iw|qedr|ionic|erdma|mana_)\w*"), LinkLayer.ETHERNET),
+    (re.compile(r"cxi\d+"), LinkLayer.SLINGSHOT),
     (re.compile(r"hfi1_\d+"), LinkLayer.OMNIPATH),
     (re.compile(r"efa_?\d+"), LinkLayer.EFA),
 )

@@ -1,0 +1,60 @@
+"""Sets of CPUs and NUMA nodes in hwloc's XML, and the node that an object is near to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from elaunch.errors import TopologyError
+from elaunch.topology.cpus import CpuSet, parse_mask
+from elaunch.topology.files.markup import Element
+from elaunch.topology.files.wording import defect
+from elaunch.topology.machine import NumaNode
+
+_INFINITE = "0xf...f"
+_MOST_NODES = 1024
+
+
+def cpus_of(element: Element, attribute: str) -> CpuSet:
+    """The set in an attribute; empty where it is missing, or without an end (``0xf...f``: hwloc's for all)."""
+    text = element.get(attribute)
+    if not text or text.startswith(_INFINITE):
+        return ()
+    try:
+        return parse_mask(text)
+    except ValueError as error:
+        raise TopologyError(f"line {element.line}: {attribute}: {error}") from error
+
+
+def numa_nodes(machine: Element) -> list[NumaNode]:
+    """The NUMA nodes; of a machine that has none (version 1 without NUMA), one with all its CPUs."""
+    nodes = {}
+    for element in _objects(machine):
+        if element.get("type") == "NUMANode":
+            number = element.get("os_index")
+            if not number.isdecimal() or not number.isascii() or len(number) > 6:
+                raise defect(element.line, f"found a NUMA node with os_index '{number[:20]!a}'", "expected a number")
+            nodes.setdefault(int(number), NumaNode(int(number), cpus_of(element, "cpuset")))
+    return sorted(nodes.values(), key=lambda node: node.number) or [NumaNode(0, cpus_of(machine, "cpuset"))]
+
+
+def node_of(element: Element, nodes: list[NumaNode]) -> tuple[bool, int | None]:
+    """Whether an object tells where it is, and the one NUMA node that it is within; None where it spans several.
+
+    Nodes without CPUs do not count: on some machines a device's memory is a node beside that of the processor.
+    """
+    told = set(cpus_of(element, "nodeset"))
+    cpus = set(cpus_of(element, "cpuset"))
+    if told:
+        near = [node.number for node in nodes if node.number in told and node.cpus]
+        near = near or [number for number in told if any(node.number == number for node in nodes)]
+    elif cpus:
+        near = [node.number for node in nodes if cpus.intersection(node.cpus)]
+    else:
+        return False, None
+    return True, near[0] if len(near) == 1 else None
+
+
+def _objects(element: Element) -> Iterator[Element]:
+    yield element
+    for child in element.all("object"):
+        yield from _objects(child)
