@@ -12,6 +12,7 @@ from elaunch.topology.cpus import CpuSet
 from elaunch.topology.files.wording import listed
 from elaunch.topology.machine import Device, NumaNode, PciFunction, Port, ToldLevel, Topology
 
+_MOST_NOTES = 50
 _NOT_SAID = -1
 """The index of a device to which the source gives none."""
 
@@ -37,22 +38,30 @@ def assemble(
         numa=nodes,
         allowed_cpus=allowed_cpus,
         levels=tuple(levels),
-        notes=(*notes, *odd, *_overlaps(nodes)),
+        notes=_few([*notes, *odd, *_overlaps(nodes)]),
     )
 
 
 def _numbered(devices: list[Device]) -> tuple[tuple[Device, ...], list[str]]:
     """In the driver's order, each with an index of its own."""
     devices.sort(key=_address_order)
-    said = [device.index for device in devices if device.index != _NOT_SAID]
+    indices = [device.index for device in devices if device.index != _NOT_SAID]
+    said = set(indices)
     odd = []
-    if len(set(said)) < len(said) or min(said, default=0) < 0:
-        odd.append("two devices have one index: all are numbered in the order of their PCI addresses")
-        said = []
+    if len(said) < len(indices) or min(said, default=0) < 0:
+        odd.append("devices share an index: all are numbered in the order of their PCI addresses")
+        said = set()
         devices = [replace(device, index=_NOT_SAID) for device in devices]
     free = (n for n in range(len(said) + len(devices)) if n not in said)
     numbered = [device if device.index != _NOT_SAID else replace(device, index=next(free)) for device in devices]
     return tuple(sorted(numbered, key=lambda device: device.index)), odd
+
+
+def _few(notes: list[str]) -> tuple[str, ...]:
+    """Each once, and not more than anyone reads: a damaged file may have one for each of its lines."""
+    once = tuple(dict.fromkeys(notes))
+    rest = len(once) - _MOST_NOTES
+    return once if rest <= 0 else (*once[:_MOST_NOTES], f"and {rest} more like these")
 
 
 def _overlaps(nodes: tuple[NumaNode, ...]) -> list[str]:

@@ -45,8 +45,12 @@ def accelerator(function: PciFunction, element: Element, index: int, by_name: di
         vendor=kinds.vendor(function),
         model=printable(infos.get("GPUModel") or infos.get("PCIDevice", "")),
         numa=function.numa,
-        peers=tuple(Peer(by_name[name], "xgmi") for name in infos.get("XGMIPeers", "").split() if name in by_name),
+        peers=tuple(Peer(by_name[name], "xgmi") for name in _peers(infos) if name in by_name),
     )
+
+
+def _peers(infos: dict[str, str]) -> list[str]:
+    return sorted(set(infos.get("XGMIPeers", "").split()))
 
 
 def _os_devices(element: Element) -> list[Element]:

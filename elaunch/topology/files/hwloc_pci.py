@@ -25,8 +25,9 @@ def function(element: Element, parent: str, root: str, numa: int | None) -> PciF
     except ValueError as error:
         raise defect(element.line, f"pci_busid is {quoted(text)}", "expected one like 0000:3b:00.0") from error
     ids = _TYPE.fullmatch(element.get("pci_type"))
-    code, vendor, device = (int(part, 16) for part in ids.groups()) if ids else (None, None, None)
+    kind, vendor, device = (int(part, 16) for part in ids.groups()) if ids else (None, None, None)
     speed, width = _link(element.get("pci_link_speed"))
+    code = None if kind is None else kind << 8  # hwloc leaves the programming interface out
     return PciFunction(address, parent, root, numa, code, vendor, device, speed, width)
 
 

@@ -27,31 +27,48 @@ def cpus_of(element: Element, attribute: str) -> CpuSet:
 
 def numa_nodes(machine: Element) -> list[NumaNode]:
     """The NUMA nodes; of a machine that has none (version 1 without NUMA), one with all its CPUs."""
-    nodes = {}
+    nodes: dict[int, NumaNode] = {}
     for element in _objects(machine):
         if element.get("type") == "NUMANode":
             number = element.get("os_index")
             if not number.isdecimal() or not number.isascii() or len(number) > 6:
                 raise defect(element.line, f"found a NUMA node with os_index '{number[:20]!a}'", "expected a number")
+            if len(nodes) >= _MOST_NODES:
+                raise defect(element.line, f"found over {_MOST_NODES} NUMA nodes", "expected those of one machine")
             nodes.setdefault(int(number), NumaNode(int(number), cpus_of(element, "cpuset")))
     return sorted(nodes.values(), key=lambda node: node.number) or [NumaNode(0, cpus_of(machine, "cpuset"))]
 
 
-def node_of(element: Element, nodes: list[NumaNode]) -> tuple[bool, int | None]:
-    """Whether an object tells where it is, and the one NUMA node that it is within; None where it spans several.
+def tells_place(element: Element) -> bool:
+    return bool(element.get("nodeset") or element.get("cpuset"))
+
+
+class Places:
+    """The one NUMA node that an object is within, None where it spans several.
 
     Nodes without CPUs do not count: on some machines a device's memory is a node beside that of the processor.
     """
-    told = set(cpus_of(element, "nodeset"))
-    cpus = set(cpus_of(element, "cpuset"))
-    if told:
-        near = [node.number for node in nodes if node.number in told and node.cpus]
-        near = near or [number for number in told if any(node.number == number for node in nodes)]
-    elif cpus:
-        near = [node.number for node in nodes if cpus.intersection(node.cpus)]
-    else:
-        return False, None
-    return True, near[0] if len(near) == 1 else None
+
+    def __init__(self, nodes: list[NumaNode]) -> None:
+        self._owners = {cpu: node.number for node in nodes for cpu in node.cpus}
+        self._peopled = {node.number for node in nodes if node.cpus}
+        self._numbers = {node.number for node in nodes}
+        self._known: dict[int, int | None] = {}
+
+    def node(self, element: Element | None) -> int | None:
+        if element is None:
+            return None
+        key = id(element)
+        if key not in self._known:
+            self._known[key] = self._find(element)
+        return self._known[key]
+
+    def _find(self, element: Element) -> int | None:
+        told = self._numbers.intersection(cpus_of(element, "nodeset"))
+        near = told & self._peopled or told
+        if not told:
+            near = {self._owners[cpu] for cpu in cpus_of(element, "cpuset") if cpu in self._owners}
+        return near.pop() if len(near) == 1 else None
 
 
 def _objects(element: Element) -> Iterator[Element]:

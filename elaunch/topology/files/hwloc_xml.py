@@ -14,7 +14,7 @@ from elaunch.topology.files.assembly import assemble
 from elaunch.topology.files.hwloc_devices import is_accelerator, numbered
 from elaunch.topology.files.hwloc_pci import function, host_bridge
 from elaunch.topology.files.hwloc_ports import is_port, lone_port, ports
-from elaunch.topology.files.hwloc_sets import cpus_of, node_of, numa_nodes
+from elaunch.topology.files.hwloc_sets import Places, cpus_of, numa_nodes, tells_place
 from elaunch.topology.files.markup import Element
 from elaunch.topology.files.wording import defect, listed, quoted
 from elaunch.topology.machine import NumaNode, PciFunction, Port, Topology
@@ -32,15 +32,15 @@ def describe(topology: Element) -> Topology:
     if machine is None:
         raise defect(topology.line, "found no object", "expected that of a machine")
     reader = _Reader(numa_nodes(machine))
-    reader.below(machine, _Place())
+    reader.below(machine, _Place(machine))
     return reader.topology(machine)
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where an object stands: near which NUMA node, below which host bridge and which PCI bridge."""
+    """Where an object stands: in which that tells its CPUs, below which host bridge and which PCI bridge."""
 
-    numa: int | None = None
+    near: Element | None = None
     root: str = ""
     parent: str = ""
 
@@ -48,6 +48,7 @@ class _Place:
 class _Reader:
     def __init__(self, nodes: list[NumaNode]) -> None:
         self._nodes = nodes
+        self._places = Places(nodes)
         self._functions: dict[str, PciFunction] = {}
         self._accelerators: list[tuple[PciFunction, Element]] = []
         self._ports: dict[str, Port] = {}
@@ -65,11 +66,21 @@ class _Reader:
             "hwloc-xml",
             numbered(self._accelerators),
             self._ports.values(),
-            self._functions.values(),
+            self._wanted(),
             self._nodes,
             allowed_cpus=cpus_of(machine, "allowed_cpuset") or cpus_of(machine, "cpuset") or None,
             notes=self._notes,
         )
+
+    def _wanted(self) -> list[PciFunction]:
+        """Devices, NICs and the bridges above them: what else a machine has is of no use here."""
+        wanted = {found.address for found, _ in self._accelerators} | {port.pci for port in self._ports.values()}
+        wanted |= set(self._bare)
+        for address in [address for address in wanted if address]:
+            while (above := self._functions[address].parent) and above not in wanted:
+                wanted.add(above)
+                address = above
+        return [found for address, found in self._functions.items() if address in wanted]
 
     def _object(self, element: Element, place: _Place) -> None:
         kind = element.get("type")
@@ -79,21 +90,20 @@ class _Reader:
             self._device(element, place)
         elif kind == "OSDev":
             if is_port(element):
-                self._add([lone_port(element, place.numa)])
+                self._add([lone_port(element, self._places.node(place.near))])
         else:
-            known, numa = node_of(element, self._nodes)
-            self.below(element, replace(place, numa=numa) if known else place)
+            self.below(element, replace(place, near=element) if tells_place(element) else place)
 
     def _bridge(self, element: Element, place: _Place) -> None:
         if not element.get("pci_busid"):
-            self.below(element, _Place(place.numa, root=host_bridge(element)))
+            self.below(element, _Place(place.near, root=host_bridge(element)))
             return
-        found = function(element, place.parent, place.root, place.numa)
+        found = function(element, place.parent, place.root, self._places.node(place.near))
         if self._is_new(found):
             self.below(element, replace(place, parent=found.address))
 
     def _device(self, element: Element, place: _Place) -> None:
-        found = function(element, place.parent, place.root, place.numa)
+        found = function(element, place.parent, place.root, self._places.node(place.near))
         if not self._is_new(found):
             return
         if is_accelerator(found, element):

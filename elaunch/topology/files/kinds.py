@@ -7,10 +7,10 @@ import re
 from elaunch.topology import pci
 from elaunch.topology.machine import LinkLayer, PciFunction
 
-NVIDIA, AMD, INTEL, HABANA = 0x10DE, 0x1002, 0x8086, 0x1DA3
-_VENDORS = {NVIDIA: "nvidia", AMD: "amd", INTEL: "intel", HABANA: "habana"}
+NVIDIA, AMD, INTEL, XILINX = 0x10DE, 0x1002, 0x8086, 0x10EE
+_VENDORS = {NVIDIA: "NVIDIA", AMD: "AMD", INTEL: "Intel", 0x1DA3: "Habana"}
 _AMAZON, _CRAY, _MELLANOX, _CISCO = 0x1D0F, 0x17DB, 0x15B3, 0x1137
-_VGA = 0x0300
+_VGA, _HEADLESS = 0x0300, 0x0380
 _CONSOLES = {(AMD, 0x4752), (AMD, 0x5159), (AMD, 0x515E)}
 """Chips that draw a server's console: display controllers of a maker of accelerators, but none themselves."""
 _XEON_PHI = range(0x2250, 0x2260)
@@ -20,7 +20,7 @@ _VIRTUAL = {
     *((INTEL, device) for device in (0x10ED, 0x1515, 0x1520, 0x154C, 0x1889)),
     *((_CISCO, device) for device in (0x0071, 0x00CF)),
 }
-_INFINIBAND = (pci.INFINIBAND, 0x0C06)
+_INFINIBAND = (pci.INFINIBAND, 0x0C06)  # the second of cards from before the first was given
 _SOFTWARE = re.compile(
     r"(lo|veth.*|virbr\d.*|vnet\d.*|docker.*|br-.*|br\d+|tun\d.*|tap.*|dummy\d.*|cni.*|cali.*|flannel.*|vxlan.*|wg\d.*)"
 )
@@ -32,7 +32,7 @@ _LAYERS = (
     (re.compile(r"(eth|en[opsxP]|bond\d|roce|bnxt_re|irdma|i40iw|qedr|ionic|erdma|mana_)\w*"), LinkLayer.ETHERNET),
     (re.compile(r"cxi\d+"), LinkLayer.SLINGSHOT),
     (re.compile(r"hfi1_\d+"), LinkLayer.OMNIPATH),
-    (re.compile(r"efa_?\d+"), LinkLayer.EFA),
+    (re.compile(r"(efa_|rdmap)\w*"), LinkLayer.EFA),
 )
 
 
@@ -41,17 +41,20 @@ def is_accelerator(function: PciFunction) -> bool:
     code, ids = function.class_code, (function.vendor or 0, function.device or 0)
     if code is None:
         return ids[0] == NVIDIA
-    if code == pci.CO_PROCESSOR:
+    kind = code >> 8
+    if kind == pci.CO_PROCESSOR:
         return ids[0] == INTEL and ids[1] in _XEON_PHI
-    if code == _VGA:
+    if kind == _VGA:
         return ids[0] in (NVIDIA, AMD) and ids not in _CONSOLES
-    return code >> 8 in (pci.DISPLAY, pci.ACCELERATOR)
+    if kind >> 8 == pci.DISPLAY:
+        return ids[0] != INTEL or kind == _HEADLESS
+    return kind >> 8 == pci.ACCELERATOR and ids[0] not in (INTEL, XILINX)
 
 
 def is_network(function: PciFunction) -> bool:
     if function.class_code is None:
         return function.vendor == _MELLANOX or is_efa(function)
-    return function.class_code >> 8 == pci.NETWORK
+    return function.class_code >> 16 == pci.NETWORK
 
 
 def is_efa(function: PciFunction) -> bool:
@@ -64,7 +67,7 @@ def is_virtual_function(function: PciFunction) -> bool:
 
 
 def vendor(function: PciFunction) -> str:
-    """The maker of an accelerator in one word, empty where it is not known."""
+    """The maker of an accelerator, empty where it is not known."""
     return _VENDORS.get(function.vendor or 0, "")
 
 
@@ -86,11 +89,11 @@ def link_layer(name: str, function: PciFunction | None = None) -> LinkLayer:
             return LinkLayer.SLINGSHOT
         if (function.vendor, function.device) in _OMNIPATH:
             return LinkLayer.OMNIPATH
-        if function.class_code in _INFINIBAND:
+        if (function.class_code or 0) >> 8 in _INFINIBAND:
             return LinkLayer.INFINIBAND
     for pattern, layer in _LAYERS:
         if pattern.fullmatch(name):
             return layer
-    if function is not None and function.class_code == pci.NETWORK << 8:
+    if function is not None and (function.class_code or 0) >> 8 == pci.NETWORK << 8:
         return LinkLayer.ETHERNET
     return LinkLayer.UNKNOWN

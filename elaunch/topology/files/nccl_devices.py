@@ -31,8 +31,8 @@ def device(gpu: Element | None, function: PciFunction, notes: list[str]) -> Devi
 
 def _maker(gpu: Element) -> str:
     if gpu.get("gcn") or gpu.all("xgmi"):
-        return "amd"
-    return "nvidia" if gpu.all("nvlink") else ""
+        return "AMD"
+    return "NVIDIA" if gpu.all("nvlink") else ""
 
 
 def _model(gpu: Element) -> str:

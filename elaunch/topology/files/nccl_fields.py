@@ -11,7 +11,7 @@ from elaunch.topology.files.wording import defect, quoted
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _HEXADECIMAL = re.compile(r"(?:0[xX])?([0-9a-fA-F]{1,8})")
 _SPEED = re.compile(r"([0-9]{1,4}(?:\.[0-9]{1,6})?)\s*GT/s.*", re.DOTALL)
-_BASES = {0x02: 0x0200, 0x03: 0x0302, 0x06: 0x0604, 0x12: 0x1200}
+_BASES = {0x02: 0x020000, 0x03: 0x030200, 0x06: 0x060400, 0x12: 0x120000}
 """Of classes that are given as a base class alone: NCCL writes 0x02 and 0x03 where sysfs shows it nothing."""
 
 
@@ -43,11 +43,11 @@ def address(element: Element) -> str:
 
 
 def class_code(element: Element) -> int | None:
-    """Base class and subclass (``0x0302``) of the 24 bits that NCCL copies from sysfs."""
+    """The 24 bits of sysfs (``0x030200``), also where the file gives fewer."""
     code = hexadecimal(element, "class")
-    if code is None:
-        return None
-    return _BASES.get(code, code << 8) if code < 0x100 else code >> 8 if code > 0xFFFF else code
+    if code is None or code > 0xFFFF:
+        return code
+    return code << 8 if code > 0xFF else _BASES.get(code, code << 16)
 
 
 def speed(element: Element) -> float | None:

@@ -68,7 +68,7 @@ class _Meaning:
         return Device(
             id=name,
             index=int(name[3:]),
-            vendor="nvidia",
+            vendor="NVIDIA",
             numa=self._numa(name, row.tail[NUMA]) if row and NUMA in row.tail else None,
             cpus=self._cpus(name, row.tail[CPUS]) if row and CPUS in row.tail else None,
             peers=tuple(peer for other in self._gpus if (peer := self._peer(name, other))),

@@ -40,11 +40,11 @@ def test_everything_a_file_tells_is_taken_over() -> None:
     machine = parse(SMALL)
     first, second = machine.devices
     assert (first.id, first.index, first.numa) == ("0000:0b:00.0", 0, 0)
-    assert (second.id, second.vendor, second.numa) == ("0000:ac:00.0", "nvidia", 1)
+    assert (second.id, second.vendor, second.numa) == ("0000:ac:00.0", "NVIDIA", 1)
     assert second.peers == (Peer("", "c2c", 2), Peer("0000:0b:00.0", "nvlink", 4))
     assert machine.numa == (NumaNode(0, (0, 1, 2, 3)), NumaNode(1, (4, 5, 6, 7)))
     assert [f.address for f in machine.functions] == ["0000:0b:00.0", "0000:aa:00.0", "0000:ab:00.0", "0000:ac:00.0"]
-    assert machine.functions[1] == PciFunction("0000:aa:00.0", numa=1, class_code=0x0604, speed=2.5, width=1)
+    assert machine.functions[1] == PciFunction("0000:aa:00.0", numa=1, class_code=0x060400, speed=2.5, width=1)
     assert machine.functions[3].parent == "0000:aa:00.0"
     assert (machine.functions[3].width, machine.functions[2].width) == (0, None)
     assert machine.notes == ()
@@ -119,7 +119,7 @@ def test_one_index_for_two_devices_is_not_believed() -> None:
     pcis = [f'<pci busid="{bus}:00.0"><gpu dev="3"/></pci>' for bus in ("0b", "0a")]
     machine = parse(around("".join(pcis)))
     assert [(d.id, d.index) for d in machine.devices] == [("0000:0a:00.0", 0), ("0000:0b:00.0", 1)]
-    assert "two devices have one index" in machine.notes[0]
+    assert "devices share an index" in machine.notes[0]
 
 
 def test_only_the_first_of_several_hosts_is_read() -> None:
