@@ -17,9 +17,9 @@ from elaunch.topology.level import Level
 from elaunch.topology.machine import Device, PciFunction, Port, PortState, Topology
 from elaunch.topology.naming import ordered
 
-BETWEEN_NODES = 10.0
-"""GB/s between NUMA nodes: what NCCL takes for Skylake's link. No source tells the processor; more would let a fast
-port of the other socket come before a port of this one that is a little slower."""
+BETWEEN_NODES = 16.0
+"""GB/s between NUMA nodes. NCCL takes 10 for Skylake, 16 for EPYC, 22 and more for newer Xeons; no source tells the
+processor in a way that all share, and the middle one gives NCCL's choices on all captured machines."""
 
 _PER_LANE = {2.5: 1.5, 5.0: 3.0}
 _BROADCOM = ((0x1000, 0xC010), (0x1000, 0xC030))

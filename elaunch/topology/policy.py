@@ -19,7 +19,7 @@ from elaunch.topology.usable import refusal
 
 POLICIES = ("auto", "local", "all")
 
-_NEVER = ("bond_member", "virtual_function", "no_rdma", "wireless", "usb")
+_NEVER = ("bond_member", "virtual_function", "vlan", "no_rdma", "wireless", "usb")
 """Codes of ports that even ``all`` leaves out: the same wire again, or no way that the others of the list share."""
 
 

@@ -36,11 +36,6 @@ class PortRole:
     text: str
 
 
-_SOFTWARE_INTERFACE = re.compile(
-    r"(lo|veth|docker|br-|br[0-9]|cni|cali|cilium|flannel|vxlan|geneve|virbr|vnet|tun|tap|wg|tailscale|zt|dummy|ifb|"
-    r"ip6?tnl|sit|gre|erspan|nlmon|kube-|lxc|lxd|podman|vmnet|vboxnet|mic)[0-9a-z@._-]*$|lo$"
-)
-_SOFTWARE_RDMA = re.compile(r"(rxe|siw|scif)[0-9_]*$|(rxe|siw)_.*")
 _WIRELESS = re.compile(r"wl[a-z0-9]|wlan|wwan")
 _USB = re.compile(r"en[xp].*u[0-9]|usb[0-9]|ib-?over")
 _BOND = re.compile(r"(^|_)(bond|team)_?[0-9]*$")
@@ -68,15 +63,8 @@ def is_fabric(port: Port) -> bool:
 
 
 def _software(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    found: dict[str, Decision] = {}
-    for port in ports:
-        if port.software or (not port.rdma and _SOFTWARE_INTERFACE.match(port.nic)):
-            found[port.id] = Role.SOFTWARE, "software", f"{port.id} is an interface of software: no hardware behind it"
-        elif port.rdma and _SOFTWARE_RDMA.match(port.nic):
-            found[port.id] = Role.SOFTWARE, "software", f"{port.id} is RDMA in software: no adapter behind it"
-        elif port.rdma and not port.pci and not port.members and topology.source == "sysfs":
-            found[port.id] = Role.SOFTWARE, "software", f"{port.id} is RDMA without a PCI device behind it"
-    return found
+    text = "{} is of software: there is no hardware behind it"
+    return {p.id: (Role.SOFTWARE, "software", text.format(p.id)) for p in ports if p.software}
 
 
 def _not_for_clusters(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
@@ -91,17 +79,20 @@ def _not_for_clusters(topology: Topology, ports: list[Port]) -> dict[str, Decisi
     return found
 
 
-def _virtual_functions(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """A virtual function beside its physical one is the same wire again, for containers."""
+def _same_wire(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
+    """A virtual function beside its physical one, for containers, and a VLAN beside an interface that has addresses."""
     functions = {f.address: f for f in topology.functions}
-    here = {p.pci: p for p in ports if p.pci and not p.virtual_function}
+    physical = {p.pci: p for p in ports if p.pci and not p.virtual_function}
+    names = {i: p for p in ports for i in (p.nic, *p.interfaces)}
     found: dict[str, Decision] = {}
     for port in ports:
-        function = functions.get(port.pci)
-        physical = here.get(function.physical) if function and function.physical else None
-        if physical is not None and physical is not port:
-            text = f"{port.id} is a virtual function of {physical.id}: the same wire"
+        function, below = functions.get(port.pci), names.get(port.nic.rpartition(".")[0])
+        holder = physical.get(function.physical) if function and function.physical else None
+        if holder is not None:
+            text = f"{port.id} is a virtual function of {holder.id}: the same wire"
             found[port.id] = Role.MANAGEMENT, "virtual_function", text
+        elif below is not None and not port.rdma and below.addresses != ():
+            found[port.id] = Role.MANAGEMENT, "vlan", f"{port.id} is a VLAN on {below.id}: the same wire"
     return found
 
 
@@ -119,22 +110,23 @@ def _sockets_only(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
 
 
 def _bonds(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """Bonded ports serve front end and storage where plain ones are there as well; a member is never used by itself."""
+    """Bonded fabric ports serve front end and storage where plain ones are there too; a member is never used alone."""
     found: dict[str, Decision] = {}
-    bonds = {i for p in ports if _is_bond(p) for i in (p.nic, *p.interfaces)}
     plain = [p for p in ports if not _is_bond(p) and not p.bond]
     for port in ports:
-        if port.bond and (plain or port.bond in bonds):
+        if _is_bond(port):
+            if plain and is_fabric(port):
+                text = f"{port.id} is a bond, and {len(plain)} ports are not: front end or storage by all signs"
+                found[port.id] = Role.MANAGEMENT, "bond", text
+        elif port.bond:
             text = f"{port.id} is a member of {port.bond}: only the bond as a whole carries traffic"
             found[port.id] = Role.MANAGEMENT, "bond_member", text
-        elif _is_bond(port) and plain and is_fabric(port):
-            text = f"{port.id} is a bond, beside {len(plain)} ports that are not: front end or storage by all signs"
-            found[port.id] = Role.MANAGEMENT, "bond", text
     return found
 
 
 def _is_bond(port: Port) -> bool:
-    return bool(port.members) or bool(_BOND.search(port.nic))
+    """Also an RDMA device whose interface is in a bond: its addresses are the bond's."""
+    return bool(port.members) or (port.rdma and bool(port.bond)) or bool(_BOND.search(port.nic))
 
 
 def _far(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
@@ -209,7 +201,7 @@ def _model(port: Port, functions: dict[str, PciFunction]) -> tuple[int | None, i
 _STEPS: tuple[Callable[[Topology, list[Port]], dict[str, Decision]], ...] = (
     _software,
     _not_for_clusters,
-    _virtual_functions,
+    _same_wire,
     _sockets_only,
     _bonds,
     _far,

@@ -204,8 +204,8 @@ def cpu_only() -> Topology:
     return machine.topology()
 
 
-def changed(topology: Topology, nic: str, **facts: object) -> Topology:
+def changed(topology: Topology, which: str, /, **facts: object) -> Topology:
     """``topology`` with other facts of one port."""
-    ports = tuple(replace(p, **facts) if p.nic == nic else p for p in topology.ports)  # type: ignore[arg-type]
-    assert ports != topology.ports, nic
+    ports = tuple(replace(p, **facts) if p.nic == which else p for p in topology.ports)  # type: ignore[arg-type]
+    assert ports != topology.ports, which
     return replace(topology, ports=ports)
