@@ -8,6 +8,7 @@ from elaunch.errors import UsageError
 from elaunch.topology.binding import Reason
 from elaunch.topology.cpus import CpuSet, cpu_set, format_list
 from elaunch.topology.machine import Topology
+from elaunch.topology.naming import device_order
 from elaunch.topology.placing import Placed
 
 MODES = ("none", "numa", "core")
@@ -36,7 +37,7 @@ def bind_cpus(topology: Topology, placed: tuple[Placed, ...], mode: str) -> tupl
     near = [_near(p, home, nodes) for p, home in zip(placed, homes, strict=True)]
     allowed = [c if topology.allowed_cpus is None else _both(c, topology.allowed_cpus) for c in near]
     bound = [_whole(topology, p, h, n, a) for p, h, n, a in zip(placed, homes, near, allowed, strict=True)]
-    return tuple(bound if mode == "numa" else _shared_out(bound, nodes))
+    return tuple(bound if mode == "numa" else _shared_out(bound, placed))
 
 
 def _nodes(topology: Topology) -> dict[int, CpuSet]:
@@ -77,12 +78,13 @@ def _whole(topology: Topology, placed: Placed, home: int | None, near: CpuSet, a
     return CpuBinding(home, None, None, Reason("cpus", "not_known", text), text)
 
 
-def _shared_out(bound: list[CpuBinding], nodes: dict[int, CpuSet]) -> list[CpuBinding]:
-    """Each rank's share of the CPUs that it and others are bound to."""
+def _shared_out(bound: list[CpuBinding], placed: tuple[Placed, ...]) -> list[CpuBinding]:
+    """Each rank's share of the CPUs that it and others are bound to, in the order of their devices' addresses."""
     groups: dict[CpuSet, list[int]] = {}
-    for place, binding in enumerate(bound):
-        if binding.cpus is not None:
-            groups.setdefault(binding.cpus, []).append(place)
+    for place in sorted(range(len(bound)), key=lambda n: (_address(placed[n]), n)):
+        cpus = bound[place].cpus
+        if cpus is not None:
+            groups.setdefault(cpus, []).append(place)
     result = list(bound)
     for cpus, places in groups.items():
         shares = slices(cpus, len(places))
@@ -97,6 +99,10 @@ def _shared_out(bound: list[CpuBinding], nodes: dict[int, CpuSet]) -> list[CpuBi
             share = shares[number] if shares else cpus
             result[place] = CpuBinding(one.numa, share, one.memory, reason, warning)
     return result
+
+
+def _address(placed: Placed) -> tuple[object, ...]:
+    return device_order(placed.device) if placed.device is not None else ()
 
 
 def slices(cpus: CpuSet, count: int) -> tuple[CpuSet, ...]:

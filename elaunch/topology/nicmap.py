@@ -1,9 +1,9 @@
 """The operator's map of ranks to NICs: ``--nic-map FILE`` and the MAP of ``--nic-policy``.
 
 A line of the file is ``KEY = NIC[,NIC...]``, ``#`` starts a comment. KEY is a local rank, the PCI address or UUID of a
-device, or ``*`` for all ranks not named; NIC is a NIC (``mlx5_0``: all its ports), a port (``mlx5_0:1``) or an
-interface (``eth0``), in the order of preference. In ``--nic-policy`` the lines are parted by ``;``, and a list without
-a key is for all ranks.
+device, or ``*`` for the ranks that are not named; NIC is a NIC (``mlx5_0``: all its ports), a port (``mlx5_0:1``) or an
+interface (``eth0``). A rank's NICs are in its order of preference; those of ``*`` are what the other ranks choose
+among, the nearest first. In ``--nic-policy`` the lines are parted by ``;``, and a list without a key is for all ranks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def parse_inline(text: str) -> NicMap:
     parts = [p.strip() for p in text.split(";")]
     if len(parts) == 1 and "=" not in text:
         return _entries([("--nic-policy", f"*={text}")])
-    return _entries([(f"--nic-policy, part {number}", part) for number, part in enumerate(parts, 1) if part])
+    found = _entries([(f"--nic-policy, part {number}", part) for number, part in enumerate(parts, 1) if part])
+    if not found:
+        raise UsageError(f"--nic-policy {text}: expected auto, local, all or a map like 0=mlx5_0,mlx5_1;1=mlx5_2")
+    return found
 
 
 def _entries(lines: list[tuple[str, str]]) -> NicMap:

@@ -15,9 +15,10 @@ from elaunch.topology.roles import PortRole, Role
 
 @dataclass(frozen=True, slots=True)
 class Overridden:
-    """Ports by local rank; ranks that the map does not name are not in it."""
+    """Ports by local rank; ranks that the map does not name choose among ``everyone``, if it has an entry for all."""
 
     ports: dict[int, tuple[Port, ...]] = field(default_factory=dict)
+    everyone: tuple[Port, ...] | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -33,8 +34,10 @@ def overridden(
         if key is not None:
             found[rank.local_rank] = entries[key]
             used.add(key)
-    warnings = [*_unused(topology, placed, entries, used), *_odd(found, roles)]
-    return Overridden(found, tuple(warnings))
+    everyone = entries.get("*")
+    named = {p.id for ports in (*found.values(), everyone or ()) for p in ports}
+    warnings = [*_unused(topology, placed, entries, used), *_odd(named, roles)]
+    return Overridden(found, everyone, tuple(warnings))
 
 
 def _resolved(topology: Topology, nics: tuple[str, ...]) -> tuple[Port, ...]:
@@ -49,7 +52,7 @@ def _resolved(topology: Topology, nics: tuple[str, ...]) -> tuple[Port, ...]:
 
 
 def _key_of(topology: Topology, rank: Placed, entries: dict[str, tuple[Port, ...]]) -> str | None:
-    """The rank's own entry, then its device's, then the one for all."""
+    """The rank's own entry, then its device's."""
     own = str(rank.local_rank)
     if own in entries:
         return own
@@ -57,7 +60,7 @@ def _key_of(topology: Topology, rank: Placed, entries: dict[str, tuple[Port, ...
         for word in (rank.device.uuid, rank.device.pci, rank.device.id):
             if word and word in entries:
                 return word
-    return "*" if "*" in entries else None
+    return None
 
 
 def _unused(
@@ -83,9 +86,8 @@ def _is_address(key: str) -> bool:
         return False
 
 
-def _odd(found: dict[int, tuple[Port, ...]], roles: tuple[PortRole, ...]) -> list[str]:
+def _odd(used: set[str], roles: tuple[PortRole, ...]) -> list[str]:
     """A map may name storage ports, as one copied from another machine does; it is followed, and told."""
-    used = {p.id for ports in found.values() for p in ports}
     said: list[str] = []
     for role in (Role.STORAGE, Role.MANAGEMENT, Role.SOFTWARE):
         odd = [r for r in roles if r.role is role and r.port.id in used]

@@ -62,9 +62,9 @@ def bind(topology: Topology, slots: int, wishes: Wishes) -> NodeBinding:
     placed = place(topology, slots, wishes)
     machine = _machine(topology, wishes)
     override = overridden(topology, placed, nic_map, machine.roles)
-    candidates = _candidates(machine, policy)
+    candidates = _candidates(machine, policy) if override.everyone is None else override.everyone
     picked = _picked(machine, placed, wishes, policy, candidates, override)
-    _demand_route(machine, placed, wishes, policy, picked)
+    _demand_route(machine, placed, wishes, override, picked)
     cpus = bind_cpus(topology, placed, wishes.cpu_bind)
     ranks = tuple(_rank(machine, p, k, c) for p, k, c in zip(placed, picked, cpus, strict=True))
     said = (*override.warnings, *remarks.all_of(topology, machine.distances, ranks, wishes, machine.refused))
@@ -109,7 +109,7 @@ def _picked(
         named = override.ports.get(rank.local_rank)
         if named is not None:
             picked.append(_by_map(machine, named))
-        elif not _asked(rank, wishes):
+        elif not _asked(rank, wishes, override):
             text = "no other node" if not wishes.network else "no accelerator: the library finds its interface itself"
             picked.append(Picked((), (Reason("nics", "not_asked", text),), False))
         else:
@@ -119,9 +119,9 @@ def _picked(
     return tuple(picked)
 
 
-def _asked(rank: Placed, wishes: Wishes) -> bool:
+def _asked(rank: Placed, wishes: Wishes, override: Overridden) -> bool:
     """Under ``auto``, ports are bound where there is something for the accelerators to reach."""
-    if wishes.nic_policy in ("local", "all"):
+    if wishes.nic_policy in ("local", "all") or override.everyone is not None:
         return True
     return wishes.network and (rank.device is not None or rank.reason.code == "more_ranks_than_devices")
 
@@ -161,31 +161,25 @@ def _first_reason(machine: _Machine, port: Port, rank: Placed) -> Reason:
 
 
 def _demand_route(
-    machine: _Machine, placed: tuple[Placed, ...], wishes: Wishes, policy: str, picked: tuple[Picked, ...]
+    machine: _Machine, placed: tuple[Placed, ...], wishes: Wishes, override: Overridden, picked: tuple[Picked, ...]
 ) -> None:
-    if not wishes.network:
-        return
     for rank, choice in zip(placed, picked, strict=True):
-        mapped = any(r.about == "nics" for r in choice.reasons)
-        if not choice.ports and (_asked(rank, wishes) or mapped) and not _not_asked(choice):
-            raise NoRouteError(_no_route(machine, rank, policy, choice))
+        if wishes.network and not choice.ports and not any(r.code == "not_asked" for r in choice.reasons):
+            named = override.ports.get(rank.local_rank, override.everyone)
+            raise NoRouteError(_no_route(machine, rank, wishes.nic_policy, named))
 
 
-def _not_asked(choice: Picked) -> bool:
-    return any(r.code == "not_asked" for r in choice.reasons)
-
-
-def _no_route(machine: _Machine, rank: Placed, policy: str, choice: Picked) -> str:
+def _no_route(machine: _Machine, rank: Placed, policy: str, named: tuple[Port, ...] | None) -> str:
     if not machine.topology.ports:
-        return f"rank {rank.local_rank}: no port to reach other nodes over: this machine shows none at all"
-    mapped = [r.text for r in choice.reasons]
-    if mapped:
-        return f"rank {rank.local_rank}: no port to reach other nodes over: of those in the map, {'; '.join(mapped)}"
-    why = [_why_not(machine, r, policy) for r in machine.roles]
+        return "no port to reach other nodes over: this machine shows none at all"
+    if named is not None:
+        why = "; ".join(machine.refused[p.id].text for p in named)
+        return f"no port for local rank {rank.local_rank} to reach other nodes over: of those in the map, {why}"
+    whys = [_why_not(machine, r, policy) for r in machine.roles]
     usable = [r.port.nic for r in machine.roles if r.role in (Role.STORAGE, Role.MANAGEMENT) and machine.usable(r.port)]
     hint = f"; --nic-map can name {listed(usable, 4)} all the same" if usable else ""
-    found = f"{len(why)} port{'s' if len(why) > 1 else ''} found"
-    return f"no port to reach other nodes over: {found}, none usable: {'; '.join(why)}{hint}"
+    found = f"{len(whys)} port{'s' if len(whys) > 1 else ''} found"
+    return f"no port to reach other nodes over: {found}, none usable: {'; '.join(whys)}{hint}"
 
 
 def _why_not(machine: _Machine, role: PortRole, policy: str) -> str:
@@ -230,5 +224,5 @@ def _left_out(machine: _Machine, ranks: tuple[RankBinding, ...], policy: str) ->
         elif refused is not None:
             found.append(refused)
         else:
-            found.append(Refused(port, "not_chosen", f"{port.id} is nobody's under --nic-policy {policy}"))
+            found.append(Refused(port, "not_chosen", f"{port.id} is on the list of no rank"))
     return tuple(found)

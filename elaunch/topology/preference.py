@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from elaunch.topology.distance import Distances
-from elaunch.topology.machine import Device, Port, Topology
+from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import device_order, ordered
 
 Tiers = tuple[tuple[Port, ...], ...]
@@ -15,28 +16,24 @@ def preferences(topology: Topology, distances: Distances, ports: Iterable[Port])
     """For each device (by id) ``ports`` in tiers, nearest first, each in the device's own order.
 
     Devices that have the same ports nearest part them as NCCL does for its first channel: two with two ports have one
-    each, two with four two each, four with two alternate. The order is that of PCI addresses, and a port's state plays
-    no part: so what one device prefers does not change when another's port is lost, and is the same whatever order
-    things were found in.
+    each, two with four two each, four with two alternate. Those that have none near take what is nobody's own. The
+    order is that of PCI addresses, and a port's state plays no part: so what one device prefers does not change when
+    another's port is lost, and is the same whatever order things were found in.
     """
-    devices = sorted(topology.devices, key=device_order)
-    tiers = {d.id: distances.tiers(d, ports) for d in devices}
-    sharing: dict[tuple[str, ...], list[Device]] = {}
-    for device in devices:
-        if tiers[device.id]:
-            sharing.setdefault(tuple(p.id for p in tiers[device.id][0]), []).append(device)
-    load: dict[str, int] = {}
-    first: dict[str, tuple[Port, ...]] = {}
-    for group in sharing.values():
-        for place, device in enumerate(group):
-            nearest = tiers[device.id][0]
-            first[device.id] = _turned(nearest, _start(place, len(group), len(nearest)))
-            for port in first[device.id][: max(1, len(nearest) // len(group))]:
-                load[port.id] = load.get(port.id, 0) + 1
+    tiers = {d.id: distances.tiers(d, ports) for d in sorted(topology.devices, key=device_order)}
+    tiers = {device: found for device, found in tiers.items() if found}
+    level = {d.id: distances.level(d, tiers[d.id][0][0]) for d in topology.devices if d.id in tiers}
+    sharing = Counter(_ids(found[0]) for found in tiers.values())
+    load: Counter[str] = Counter()
+    own: dict[str, list[Port]] = {}
+    for device in sorted(tiers, key=lambda device: level[device]):  # stable: by address among equals
+        nearest = tiers[device][0]
+        count = max(1, len(nearest) // sharing[_ids(nearest)])
+        own[device] = sorted(nearest, key=lambda p: load[p.id])[:count]
+        load.update(p.id for p in own[device])
     return {
-        d.id: (first[d.id], *(_least_used(tier, load, place) for tier in tiers[d.id][1:]))
-        for place, d in enumerate(devices)
-        if d.id in first
+        device: (_beginning(own[device], found[0]), *(_least_used(tier, load, place) for tier in found[1:]))
+        for place, (device, found) in enumerate(tiers.items())
     }
 
 
@@ -46,14 +43,20 @@ def without_device(ports: Iterable[Port], local_rank: int) -> Tiers:
     return (_turned(everything, local_rank % len(everything)),) if everything else ()
 
 
-def _start(place: int, devices: int, ports: int) -> int:
-    return place * ports // devices if ports >= devices else place % ports
+def _ids(ports: tuple[Port, ...]) -> tuple[str, ...]:
+    return tuple(p.id for p in ports)
+
+
+def _beginning(own: list[Port], ports: tuple[Port, ...]) -> tuple[Port, ...]:
+    """``own``, then the others of ``ports`` as they follow."""
+    turned = _turned(ports, ports.index(own[0]))
+    return (*own, *(p for p in turned if p not in own))
 
 
 def _turned(ports: tuple[Port, ...], start: int) -> tuple[Port, ...]:
     return ports[start:] + ports[:start]
 
 
-def _least_used(ports: tuple[Port, ...], load: dict[str, int], place: int) -> tuple[Port, ...]:
+def _least_used(ports: tuple[Port, ...], load: Counter[str], place: int) -> tuple[Port, ...]:
     """Those first that are nobody's own; among equals devices start at different ones."""
-    return tuple(sorted(_turned(ports, place % len(ports)), key=lambda p: load.get(p.id, 0)))
+    return tuple(sorted(_turned(ports, place % len(ports)), key=lambda p: load[p.id]))
