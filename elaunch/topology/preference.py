@@ -23,14 +23,15 @@ def preferences(topology: Topology, distances: Distances, ports: Iterable[Port])
     tiers = {d.id: distances.tiers(d, ports) for d in sorted(topology.devices, key=device_order)}
     tiers = {device: found for device, found in tiers.items() if found}
     level = {d.id: distances.level(d, tiers[d.id][0][0]) for d in topology.devices if d.id in tiers}
-    sharing = Counter(_ids(found[0]) for found in tiers.values())
+    waiting = Counter(_ids(found[0]) for found in tiers.values())
     load: Counter[str] = Counter()
     own: dict[str, list[Port]] = {}
     for device in sorted(tiers, key=lambda device: level[device]):  # stable: by address among equals
         nearest = tiers[device][0]
-        count = max(1, len(nearest) // sharing[_ids(nearest)])
-        own[device] = sorted(nearest, key=lambda p: load[p.id])[:count]
+        free = [p for p in nearest if load[p.id] == min(load[q.id] for q in nearest)]
+        own[device] = free[: max(1, len(free) // waiting[_ids(nearest)])]
         load.update(p.id for p in own[device])
+        waiting[_ids(nearest)] -= 1
     return {
         device: (_beginning(own[device], found[0]), *(_least_used(tier, load, place) for tier in found[1:]))
         for place, (device, found) in enumerate(tiers.items())
