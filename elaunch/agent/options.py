@@ -119,14 +119,12 @@ class Recovery:
 class Binding:
     """What ranks are to be bound to. ``machine`` is the machine as a file describes it, None: none was given.
 
-    ``nccl_file`` is that file where NCCL can read it too; ``named``: it was named on the command line, and not found in
-    ``NCCL_TOPO_FILE``.
+    ``nccl_file`` is that file where it was named on the command line and NCCL can read it too.
     """
 
     wishes: Wishes = field(default_factory=Wishes)
     machine: Topology | None = None
     nccl_file: str = ""
-    named: bool = False
 
 
 @dataclass(frozen=True, slots=True)

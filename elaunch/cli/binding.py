@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,16 +11,13 @@ from elaunch.agent.options import Binding
 from elaunch.cli.parser import Values
 from elaunch.cli.settings import checked
 from elaunch.errors import ElaunchError, UsageError
-from elaunch.topology import pci
+from elaunch.topology import nicmap, pci
 from elaunch.topology.binding import Wishes
 from elaunch.topology.machine import Topology
+from elaunch.topology.policy import POLICIES
 
-NicMap = tuple[tuple[str, tuple[str, ...]], ...]
-
-_POLICIES = ("auto", "local", "all")
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,63}(:[0-9]{1,3})?")  # of a NIC, one of its ports, or an interface
 _UUID = re.compile(r"[A-Za-z]{2,8}-[0-9A-Za-z-]{4,64}")
-_LARGEST_MAP = 1 << 20  # bytes
 _NCCL_FILE = "NCCL_TOPO_FILE"
 _NCCL_XML = "nccl-xml"
 
@@ -29,8 +27,8 @@ def resolve_binding(values: Values, slots: int, environ: Mapping[str, str]) -> t
     if values["numa_binding"] is not None and values["cpu_bind"] != "none":
         raise values.error("cpu_bind", "--numa-binding says it too, in torch's way; give one of them")
     wishes = Wishes(
-        nic_policy=checked(values, "nic_policy", parse_policy, slots),
-        nic_map=checked(values, "nic_map", read_map, slots) if values["nic_map"] else (),
+        nic_policy=_policy(values),
+        nic_map=nicmap.read(values["nic_map"]) if values["nic_map"] else (),
         rails=_count(values, "rails"),
         nics_per_rank=_count(values, "nics_per_rank"),
         exclude=checked(values, "exclude_nic", parse_names),
@@ -38,66 +36,17 @@ def resolve_binding(values: Values, slots: int, environ: Mapping[str, str]) -> t
         device_map=checked(values, "device_map", parse_devices, slots),
         bandwidth=_bandwidth(values),
     )
-    machine, file, warnings = _machine(values, environ)
-    named = bool(values["topology"])
-    return Binding(wishes, machine, file if machine and machine.source == _NCCL_XML else "", named), warnings
+    machine, warnings = _machine(values, environ)
+    for_nccl = bool(values["topology"]) and machine is not None and machine.source == _NCCL_XML
+    return Binding(wishes, machine, os.path.abspath(values["topology"]) if for_nccl else ""), warnings
 
 
-def parse_policy(text: str, slots: int) -> str:
-    """``auto``, ``local``, ``all`` or a map of local ranks. Raises ValueError."""
-    if text in _POLICIES:
-        return text
-    entries = [entry for entry in text.split(";") if entry.strip()]
-    if "=" not in text or not entries:
-        raise ValueError("expected auto, local, all, or a map such as 0=mlx5_0,mlx5_1;1=mlx5_2")
-    parsed = parse_map(entries, slots)
-    if strange := [key for key, _ in parsed if not key.isdecimal()]:
-        raise ValueError(f"{strange[0]!r} is no local rank (a --nic-map takes devices too)")
-    return ";".join(f"{key}={','.join(names)}" for key, names in parsed)
-
-
-def parse_map(entries: list[str], slots: int) -> NicMap:
-    """``KEY=NAME,...`` each; a key is a local rank, a PCI address or a UUID. Raises ValueError."""
-    found: dict[str, tuple[str, ...]] = {}
-    for entry in entries:
-        key, equals, names = (part.strip() for part in entry.partition("="))
-        if not equals or not names:
-            raise ValueError(f"{entry.strip()[:40]!r}: expected RANK-OR-DEVICE=NIC,...")
-        key = _key(key, slots)
-        if key in found:
-            raise ValueError(f"{key} stands there twice")
-        found[key] = parse_names(tuple(names.split(",")))
-    return tuple(found.items())
-
-
-def _key(text: str, slots: int) -> str:
-    if text.isdecimal():
-        if int(text) >= slots:
-            raise ValueError(f"there is no local rank {int(text)}: this node starts {slots}")
-        return str(int(text))
-    return _device(text)
-
-
-def read_map(path: str, slots: int) -> NicMap:
-    """A file of lines, ``#`` begins a comment. Raises ValueError."""
-    text = _read(path)
-    lines = [line.partition("#")[0].strip() for line in text.splitlines()]
-    found = parse_map([line for line in lines if line], slots)
-    if not found:
-        raise ValueError("the file is empty; expected lines RANK-OR-DEVICE = NIC,...")
-    return found
-
-
-def _read(path: str) -> str:
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            text = file.read(_LARGEST_MAP + 1)
-    except OSError as error:
-        raise ValueError(f"cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError("is no text") from None
-    if len(text) > _LARGEST_MAP:
-        raise ValueError("is too large for a map of NICs")
+def _policy(values: Values) -> str:
+    text: str = values["nic_policy"].strip()
+    if text not in POLICIES:
+        if "=" not in text:
+            raise values.error("nic_policy", "expected auto, local, all, or a map such as 0=mlx5_0,mlx5_1;1=mlx5_2")
+        nicmap.parse_inline(text)
     return text
 
 
@@ -144,17 +93,17 @@ def _bandwidth(values: Values) -> float | None:
     return asked
 
 
-def _machine(values: Values, environ: Mapping[str, str]) -> tuple[Topology | None, str, tuple[str, ...]]:
-    """What a file says of the machine, and which. One that NCCL was to read costs a warning only, as NCCL has it."""
+def _machine(values: Values, environ: Mapping[str, str]) -> tuple[Topology | None, tuple[str, ...]]:
+    """What a file says of the machine. One that NCCL was to read costs a warning only, as NCCL has it."""
     named, path = values["topology"], values["topology"] or environ.get(_NCCL_FILE)
     if not path:
-        return None, "", ()
+        return None, ()
     from elaunch.topology.files.reading import read
 
     try:
-        return read(Path(path)), path, ()
+        return read(Path(path)), ()
     except ElaunchError as error:
         text = " ".join(str(error).split())
         if named:
             raise UsageError(f"--topology={path}: {text}") from None
-        return None, "", (f"{_NCCL_FILE}={path} is not used to bind ranks: {text}",)
+        return None, (f"{_NCCL_FILE}={path} is not used to bind ranks: {text}",)

@@ -6,28 +6,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elaunch.topology.binding import NodeBinding, RankBinding
-from elaunch.topology.machine import Device, Port
+from elaunch.topology.machine import Port
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
     """``user`` is the environment that the agent was started in: what it sets is never overwritten.
 
-    ``network``: ranks of other hosts are to be reached. ``own`` is the interface that carries the agent's own address,
+    ``own`` is the interface that carries the agent's own address,
     "" where that is a loopback or one of software. ``topology_file`` is an NCCL file that describes this machine.
     ``every_interface``: Gloo gets all chosen interfaces, not the first alone. ``virtual``: each rank is to see its own
-    device only; ``mapped``: devices were assigned by the operator. ``visible`` are the devices that the user's
-    variables leave, None: all. ``host`` and ``digest`` are told to the ranks.
+    device only; ``mapped``: devices were assigned by the operator. ``host`` and ``digest`` are told to the ranks.
     """
 
     user: Mapping[str, str] = field(default_factory=dict)
-    network: bool = True
     own: str = ""
     topology_file: str = ""
     every_interface: bool = False
     virtual: bool = False
     mapped: bool = False
-    visible: tuple[Device, ...] | None = None
     host: str = ""
     digest: str = ""
 

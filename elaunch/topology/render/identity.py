@@ -21,7 +21,7 @@ def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, st
     device = rank.device
     told = {
         "ELAUNCH_TOPOLOGY_DIGEST": ground.digest,
-        "ELAUNCH_DEVICE_ID": (device.uuid or device.id) if device is not None else "",
+        "ELAUNCH_DEVICE_ID": (device.uuid or device.pci or device.id) if device is not None else "",
         "ELAUNCH_NICS": ",".join(port.id for port in nccl.effective(node, rank, ground)),
         "ELAUNCH_NUMA": "" if rank.numa is None else str(rank.numa),
         "ELAUNCH_RAIL": "" if rank.rail is None else str(rank.rail),

@@ -23,7 +23,7 @@ VARIABLES = (PROVIDER, DEVICE_RDMA, *(names for _, names in _PROVIDERS.values())
 def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, str]:
     for layer, (provider, names) in _PROVIDERS.items():
         ports = _of(layer, listed(node, rank))
-        if not ports or not ground.network:
+        if not ports:
             continue
         env = {PROVIDER: provider}
         if layer is LinkLayer.EFA and all(port.gdr for port in ports):

@@ -6,7 +6,7 @@ From NCCL's documentation: ``NCCL_IB_HCA`` and ``NCCL_SOCKET_IFNAME`` are lists 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.machine import LinkLayer, Port, PortState
@@ -27,8 +27,6 @@ def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, st
     env: dict[str, str] = {}
     if ground.topology_file:
         env[TOPOLOGY] = ground.topology_file
-    if not ground.network:
-        return env
     if found := verbs(listed(node, rank)):
         env[HCA] = "=" + ",".join(_named(port, ports_of(node)) for port in found)
     if isolated(node):
@@ -56,11 +54,27 @@ def conflict(variable: str, text: str, would_be: str, node: NodeBinding) -> str:
 def effective(node: NodeBinding, rank: RankBinding, ground: Ground) -> tuple[Port, ...]:
     """The ports that a rank will use: those listed for it, or what the user's own list takes."""
     ports = listed(node, rank)
-    if not ground.network or HCA not in ground.user:
-        return ports if ground.network else ()
+    if not ports or HCA not in ground.user:
+        return ports
     names = Names.parse(ground.user[HCA])
     taken = tuple(port for port in up(verbs(ports_of(node))) if names.takes(port.nic, port.number))
     return taken or ports
+
+
+def chosen_by_user(user: Mapping[str, str], ports: Sequence[Port]) -> str:
+    """The user's own setting that leaves NCCL a way to other hosts, "" where there is none.
+
+    One of sockets counts only where there is no RDMA port: it is often set for bootstraps alone.
+    """
+    if HCA in user:
+        names = Names.parse(user[HCA])
+        found = any(names.takes(port.nic, port.number) for port in up(verbs(ports)))
+        return f"{HCA}={user[HCA]}" if found else ""
+    if SOCKETS in user and not any(port.rdma for port in ports):
+        names = Names.parse(user[SOCKETS])
+        found = any(names.takes(port.nic) for port in up(ports))
+        return f"{SOCKETS}={user[SOCKETS]}" if found else ""
+    return ""
 
 
 def verbs(ports: Sequence[Port]) -> tuple[Port, ...]:

@@ -12,10 +12,8 @@ def chosen(node: NodeBinding, rank: RankBinding, ground: Ground) -> tuple[str, .
     """In order; empty where the libraries may choose.
 
     With RDMA the sockets carry bootstraps only: over the interface at which the agent is reached. Without, they carry
-    the collectives, over the interfaces that the policy has chosen. Among hosts only: within one, loopback will do.
+    the collectives, over the interfaces that the policy has chosen.
     """
-    if not ground.network:
-        return ()
     ports = listed(node, rank)
     if any(port.rdma for port in ports):
         return (ground.own,) if ground.own else ()

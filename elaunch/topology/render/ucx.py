@@ -14,7 +14,7 @@ def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, st
     """Nothing for EFA and Slingshot: not every UCX can drive them, and one that cannot would find no device left."""
     ports = listed(node, rank)
     named = nccl.verbs(ports) if any(port.rdma for port in ports) else ports
-    return {DEVICES: ",".join(port.id for port in named)} if ground.network and named else {}
+    return {DEVICES: ",".join(port.id for port in named)} if named else {}
 
 
 def conflict(variable: str, text: str, would_be: str, node: NodeBinding) -> str:

@@ -38,6 +38,9 @@ def _show(devices: Sequence[Device | None], ground: Ground) -> dict[str, str]:
         return {CUDA: ",".join(device.uuid for device in shown)}
     if not ground.mapped:
         return {}
+    if CUDA in ground.user:  # an index counts among what that shows
+        entries = [entry.strip() for entry in ground.user[CUDA].split(",")]
+        return {CUDA: ",".join(entries[device.index] for device in shown)}
     return {CUDA: ",".join(str(device.index) for device in shown), ORDER: "PCI_BUS_ID"}
 
 

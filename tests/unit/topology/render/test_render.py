@@ -51,12 +51,12 @@ def test_without_rdma_sockets_carry_the_collectives_over_the_chosen_interfaces()
     assert of_rank(found, every_interface=True)["GLOO_SOCKET_IFNAME"] == "ens1,ens2"
 
 
-def test_a_job_of_one_host_is_told_of_no_network() -> None:
-    assert of_rank(node(EIGHT), network=False, own="eth0") == {}
+def test_without_ports_nothing_is_said_of_a_network() -> None:
+    assert of_rank(node([]), own="eth0") == {}
 
 
 def test_nccls_own_file_reaches_it_on_one_host_too() -> None:
-    assert of_rank(node([]), network=False, topology_file="/t.xml") == {"NCCL_TOPO_FILE": "/t.xml"}
+    assert of_rank(node([]), topology_file="/t.xml") == {"NCCL_TOPO_FILE": "/t.xml"}
 
 
 @pytest.mark.parametrize(("gdr", "rdma"), [(True, {"FI_EFA_USE_DEVICE_RDMA": "1"}), (False, {}), (None, {})])
@@ -149,6 +149,8 @@ def test_devices_that_an_operator_assigned_are_shown_in_that_order() -> None:
 
 def test_without_a_uuid_the_agent_shows_devices_by_their_place() -> None:
     assert of_rank(node([], devices=[nvidia(0, ""), nvidia(1, "")]), virtual=True) == {}
+    second = node([], devices=[nvidia(1, ""), nvidia(0, "")])
+    assert of_rank(second, mapped=True, user={"CUDA_VISIBLE_DEVICES": "4,6"}) == {"CUDA_VISIBLE_DEVICES": "6,4"}
     nothing = NodeBinding((RankBinding(0),))
     assert of_rank(nothing, virtual=True) == {}
 
@@ -163,7 +165,7 @@ def test_amds_devices_are_shown_by_rocr_and_numbered_anew() -> None:
 
 def test_a_rank_is_told_where_it_is() -> None:
     found = railed(EIGHT[:2])
-    env = render(found, Ground(network=True, host="gpu-07", digest="abc")).ranks[1]
+    env = render(found, Ground(host="gpu-07", digest="abc")).ranks[1]
     told = {name: value for name, value in env.items() if name.startswith("ELAUNCH_")}
     assert told == {
         "ELAUNCH_TOPOLOGY_DIGEST": "abc",
@@ -177,7 +179,7 @@ def test_a_rank_is_told_where_it_is() -> None:
 def test_the_nics_that_are_told_are_those_that_the_user_chose() -> None:
     found = node(EIGHT[:4])
     assert render(found, Ground(user={"NCCL_IB_HCA": "=mlx5_3"})).ranks[0]["ELAUNCH_NICS"] == "mlx5_3:1"
-    assert "ELAUNCH_NICS" not in render(found, Ground(network=False)).ranks[0]
+    assert "ELAUNCH_NICS" not in render(node([]), Ground(user={"NCCL_IB_HCA": "=mlx5_3"})).ranks[0]
 
 
 def test_roce_is_infiniband_to_nccl_whatever_its_interfaces() -> None:
