@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from elaunch.agent.machine import ROOT
 from elaunch.cli import topo_documents, topo_show
 from elaunch.cli.binding import resolve_binding
 from elaunch.cli.topo_flags import Asked, parse_topo
@@ -29,7 +30,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     asked = parse_topo(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    topology = read(asked.source) if asked.source else discover(Path(environ.get("ELAUNCH_SYSFS_ROOT", "/")))
+    topology = read(asked.source) if asked.source else discover(Path(environ.get(ROOT, "/")))
     binding, no_route = _bound(topology, asked)
     origin = str(asked.source or "")
     for path, make in _files(topology, binding, asked, origin):

@@ -102,8 +102,8 @@ def test_the_files_that_it_writes_can_be_read(xml: Path, tmp_path: Path, capsys:
     ("words", "said"),
     [
         (("--from", "/nowhere"), "/nowhere"),
-        (("--from", "XML", "--nic-map", "/nowhere"), "--nic-map=/nowhere: cannot be read"),
-        (("--from", "XML", "--nic-policy", "1=mlx5_0"), "there is no local rank 1"),
+        (("--from", "XML", "--nic-map", "/nowhere"), "/nowhere"),
+        (("--from", "XML", "--nic-policy", "nearest"), "expected auto, local, all, or a map"),
         (("--from", "XML", "--cpu-bind", "socket"), "expected one of none, numa, core"),
         (("--from", "XML", "--nproc-per-node", "-1"), "expected a number from 0 to 10000"),
         (("--from", "XML", "--svg", "/nowhere/x.svg"), "cannot write /nowhere/x.svg"),

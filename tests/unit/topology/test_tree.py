@@ -90,4 +90,4 @@ def test_no_box_stands_outside_of_the_picture_or_on_another() -> None:
             boxes.append((x, y, w, h))
     for number, (x, y, w, h) in enumerate(boxes):
         for X, Y, W, H in boxes[number + 1 :]:
-            assert x + w <= X or X + W <= x or y + h <= Y or Y + H <= y
+            assert x + w <= X or x >= X + W or y + h <= Y or y >= Y + H
