@@ -37,6 +37,7 @@ bench: $(VENV)/made ## Measure against torchrun, in the same run; BENCH_FLAGS=--
 	$(BIN)/python bench/abort.py --json bench/abort.json $(BENCH_FLAGS)
 	$(BIN)/python bench/overhead.py --json bench/overhead.json $(BENCH_FLAGS)
 	$(BIN)/python bench/checkpoint.py --json bench/checkpoint.json $(BENCH_FLAGS)
+	$(BIN)/python bench/topology.py --json bench/topology.json $(BENCH_FLAGS)
 
 proto: $(VENV)-proto/made ## Generate elaunch/proto/ anew from proto/
 	PYTHON=$(CURDIR)/$(VENV)-proto/bin/python proto/generate.sh

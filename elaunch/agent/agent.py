@@ -7,6 +7,7 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -34,6 +35,7 @@ from elaunch.rendezvous.listeners import heard
 from elaunch.rendezvous.records import Node, Spec
 from elaunch.reports import Receipts
 
+_STARTED: dict[str, Any] = {"start_error": "", "start_code": "", "start_exit_code": 0}
 ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts an aborted job at most, until the operator has the answer
 
 
@@ -149,8 +151,9 @@ class Agent:
             node_rank=options.node_rank,
             owns_rank=options.owns_rank,
             version=__version__,
+            topology=self._parts.topology,
         )
-        self._parts.board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), start_error="")
+        self._parts.board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), **_STARTED)
         membership = Membership(self._site, node)
         self._signals.attach(membership, self._parts.board, self._parts.group.ranks, self._options.shutdown_timeout)
         return asyncio.create_task(membership.run())

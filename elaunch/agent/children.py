@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
+from elaunch.agent.confinement import confine
 from elaunch.agent.start import RankStart
 from elaunch.agent.trees import die_with
 
@@ -131,14 +132,14 @@ def detach(parent: int) -> None:
     die_with(parent)
 
 
-def settle(dispositions: Dispositions, streams: Streams, cpus: Sequence[int] | None) -> None:
-    """In a rank's child: its streams, CPUs and signals."""
+def settle(dispositions: Dispositions, streams: Streams, start: RankStart) -> None:
+    """In a rank's child: its streams, CPUs, memory and signals."""
     try:
         streams.install()
-        if cpus is not None:
-            os.sched_setaffinity(0, cpus)
     except OSError as error:
         _fail(f"cannot set the rank up: {error}", 126)
+    for warning in confine(start.cpus, start.memory):
+        _say(f"warning: local rank {start.local_rank}: {warning}")
     dispositions.restore()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, dispositions.caught)
 
@@ -170,5 +171,9 @@ def execute(argv: Sequence[str], env: Mapping[str, str]) -> NoReturn:
 
 
 def _fail(text: str, code: int) -> NoReturn:
-    os.write(2, f"elaunch: {text}\n".encode(errors="backslashreplace"))
+    _say(text)
     os._exit(code)
+
+
+def _say(text: str) -> None:
+    os.write(2, f"elaunch: {text}\n".encode(errors="backslashreplace"))

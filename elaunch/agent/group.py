@@ -21,7 +21,7 @@ from elaunch.agent.status import StatusBoard
 from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Abort, Command, Start, Wait
 from elaunch.controller.job import RankExit, RunPhase
-from elaunch.errors import StartError
+from elaunch.errors import ElaunchError, NoRouteError, StartError
 from elaunch.rendezvous.records import Reason
 from elaunch.rendezvous.waiting import beside, within
 
@@ -179,7 +179,7 @@ class Group:
             async with self.ranks.lock:
                 if self._wanted == start:
                     await self._spawn(start)
-        except (StartError, OSError) as error:
+        except (StartError, NoRouteError, OSError) as error:
             await self._start_failed(start, error)
 
     async def _start_failed(self, start: Start, error: Exception) -> None:
@@ -187,7 +187,9 @@ class Group:
         if self.ranks.spawner.lost.is_set() and generation is not None and generation.alive:
             return  # told as the exit of the ranks
         self._log.error("start_failed", generation=start.generation, reason=str(error))
-        self._board.update(start_error=str(error))  # before the stop, so that it is told as the reason for it
+        told = error if isinstance(error, ElaunchError) else StartError()
+        # Before the stop, so that it is told as the reason for it.
+        self._board.update(start_error=str(error), start_code=told.code, start_exit_code=told.exit_code)
         async with self.ranks.lock:
             await self.ranks.halt(grace=0)
             self._board.update(phase=RunPhase.STOPPED)

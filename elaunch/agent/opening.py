@@ -46,8 +46,8 @@ from elaunch.rendezvous.keys import JobKeys
 class Parts:
     """What an agent is made of. ``address`` is this node's, ``control`` where its control server is reached.
 
-    ``deadline_passed`` is set when the dead-man's switch has killed the ranks. ``farewell`` is the file from which a
-    farewell process reads what to do, should the agent be killed.
+    ``topology`` is the digest of the machine. ``deadline_passed`` is set when the dead-man's switch has killed the
+    ranks. ``farewell`` is the file from which a farewell process reads what to do, should the agent be killed.
     """
 
     backend: Backend
@@ -63,6 +63,7 @@ class Parts:
     events: EventLog
     witnesses: Callable[[], list[Witness]]
     mailbox: Mailbox
+    topology: str
 
 
 @asynccontextmanager
@@ -108,6 +109,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         deadline_passed=passed,
     )
     spawner = await open_spawner()
+    preparation.binder.machine.begin()
     stack.push_async_callback(spawner.close)
     await _ask_torch(options, preparation, spared, stack)
     backend = await open_backend(options, spared.append)
@@ -115,7 +117,8 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     if backend.steading is not None:
         backend.steading.listeners.append(register)
     stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
-    address = local_address(options)
+    address = preparation.binder.address = local_address(options)
+    topology = await preparation.binder.look()
     listening = functools.partial(addresses.listen, address)
     group = Group(
         spawner,
@@ -148,6 +151,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         preparation.events,
         witnesses,
         preparation.mailbox,
+        topology,
     )
 
 

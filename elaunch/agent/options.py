@@ -9,6 +9,8 @@ from typing import Literal
 
 from elaunch.agent.program import Program
 from elaunch.controller.access import OPEN, Security
+from elaunch.topology.binding import Wishes
+from elaunch.topology.machine import Topology
 
 Backend = Literal["etcd", "c10d", "static"]
 StartMode = Literal["warm", "exec"]
@@ -114,6 +116,18 @@ class Recovery:
 
 
 @dataclass(frozen=True, slots=True)
+class Binding:
+    """What ranks are to be bound to. ``machine`` is the machine as a file describes it, None: none was given.
+
+    ``nccl_file`` is that file where it was named on the command line and NCCL can read it too.
+    """
+
+    wishes: Wishes = field(default_factory=Wishes)
+    machine: Topology | None = None
+    nccl_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """Everything that the command line, ``PET_*`` and the machine said.
 
@@ -143,6 +157,8 @@ class LaunchOptions:
     owns_rank: bool = False
     numa_binding: NumaBinding | None = None
     virtual_local_rank: bool = False
+    binding: Binding = Binding()
+    allow_asymmetry: bool = False
     signals: tuple[signal.Signals, ...] = ()
     shutdown_timeout: float = 30.0
     notice_signal: signal.Signals | None = None

@@ -19,6 +19,7 @@ import structlog
 
 from elaunch.agent import failures
 from elaunch.agent.aside import aside
+from elaunch.agent.binding import Binder, Bound
 from elaunch.agent.console import shown
 from elaunch.agent.environment import (
     Group,
@@ -49,6 +50,7 @@ from elaunch.controller.job import RankExit
 from elaunch.deadline_page import DEADLINE
 from elaunch.errors import StartError
 from elaunch.rendezvous.records import Reason
+from elaunch.topology.render import identity
 
 HIDDEN_FROM_RANKS = ("ELAUNCH_ETCD_PASSWORD",)
 LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
@@ -65,7 +67,7 @@ class LaunchPreparation:
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
     ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
     progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints. ``deadline`` is the file of the page with
-    the lease's deadlines.
+    the lease's deadlines. ``binder`` says what the ranks of a generation are bound to.
     """
 
     def __init__(
@@ -77,7 +79,9 @@ class LaunchPreparation:
         board: StatusBoard | None = None,
         deadline: str = "",
     ) -> None:
-        shown = {name: value for name, value in environ.items() if name not in HIDDEN_FROM_RANKS}
+        hidden = (*HIDDEN_FROM_RANKS, *identity.VARIABLES)  # the latter of an elaunch around this one
+        shown = {name: value for name, value in environ.items() if name not in hidden}
+        self.binder = Binder(options, environ)
         self.env, self.warning = with_thread_limit(shown, options.slots)
         if watchdog is not None:
             self.env[TIMER_FILE] = str(watchdog.path)
@@ -100,7 +104,7 @@ class LaunchPreparation:
         return self._options.start
 
     async def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
-        """The ranks of a generation, and what shows their output. Raises StartError."""
+        """The ranks of a generation, and what shows their output. Raises StartError, NoRouteError."""
         options = self._options
         group = Group(
             job=options.job,
@@ -118,8 +122,9 @@ class LaunchPreparation:
             rewinds=start.rewinds,
             incarnation=start.incarnation,
         )
+        bound = await self.binder.bind(start.generation, start.group_world_size)
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
-        envs = {p.local_rank: worker_environment(self.env, p, group) for p in places}
+        envs = {p.local_rank: {**worker_environment(self.env, p, group), **bound[p.local_rank].env} for p in places}
         # torchrun hands the class of --logs-specs what it sets itself, and no more.
         own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
         to = await self._destination(start, envs, own)
@@ -127,7 +132,10 @@ class LaunchPreparation:
         self.pages.open(start.rank0, options.slots, start.generation)
         self._memory.forget()
         own_env = {DEADLINE: self._deadline} if self._deadline else {}
-        ranks = [self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank), **own_env}) for p in places]
+        ranks = [
+            self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank), **own_env}, bound[p.local_rank])
+            for p in places
+        ]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         return ranks, Output(to, prefixes, options.logs)
 
@@ -241,7 +249,7 @@ class LaunchPreparation:
             role_world_size=start.role_world_size,
         )
 
-    def _rank(self, place: Place, env: Mapping[str, str]) -> RankStart:
+    def _rank(self, place: Place, env: Mapping[str, str], bound: Bound) -> RankStart:
         program = self._options.program
         streams = self._streams[place.local_rank]
         args = substitute(program.args, place.local_rank)
@@ -252,7 +260,8 @@ class LaunchPreparation:
             env=env,
             stdout=streams.stdout,
             stderr=streams.stderr,
-            cpus=self.cpus[place.local_rank] if self.cpus else None,
+            cpus=self.cpus[place.local_rank] if self.cpus else bound.cpus,
+            memory=bound.memory,
         )
 
 

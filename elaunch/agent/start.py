@@ -33,7 +33,8 @@ class RankStart:
     """All that is needed to start one rank.
 
     ``env`` is complete. ``stdout`` and ``stderr`` are files, truncated at the start; None: the agent's own
-    stream. ``cpus`` is the set of CPUs that the rank may use; None: all that the agent may use.
+    stream. ``cpus`` is the set of CPUs that the rank may use; None: all that the agent may use. ``memory`` is the NUMA
+    node that its memory comes from while that has some; None: as the kernel does.
     """
 
     local_rank: int
@@ -43,6 +44,7 @@ class RankStart:
     stdout: Path | None = None
     stderr: Path | None = None
     cpus: tuple[int, ...] | None = None
+    memory: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -53,6 +55,7 @@ class RankStart:
             "stdout": str(self.stdout) if self.stdout else None,
             "stderr": str(self.stderr) if self.stderr else None,
             "cpus": self.cpus,
+            "memory": self.memory,
         }
 
     @classmethod
@@ -66,6 +69,7 @@ class RankStart:
             stdout=Path(data["stdout"]) if data["stdout"] else None,
             stderr=Path(data["stderr"]) if data["stderr"] else None,
             cpus=tuple(data["cpus"]) if data["cpus"] is not None else None,
+            memory=data["memory"],
         )
 
 

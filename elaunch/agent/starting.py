@@ -66,7 +66,7 @@ class Starter:
             return _store_run(fds[0], order["store"])
         start, given = RankStart.from_json(order["rank"]), iter(fds)
         out, err = (next(given) if order[name] else None for name in ("out", "err"))
-        children.settle(self.dispositions, children.Streams(out, err), start.cpus)
+        children.settle(self.dispositions, children.Streams(out, err), start)
         for fd in fds:
             os.close(fd)
         return self._rank_run(start)
@@ -79,7 +79,7 @@ class Starter:
                 child = children.fork(self.dispositions.caught)
             if child is None:
                 children.detach(parent)
-                children.settle(self.dispositions, streams, start.cpus)
+                children.settle(self.dispositions, streams, start)
                 if forked:
                     return self._unwind(self._rank_run(start))
                 children.execute(command(start.program), start.env)

@@ -11,6 +11,7 @@ from elaunch.checkpoint.records.removing import Removed
 from elaunch.checkpoint.records.survey import Seen, Survey
 from elaunch.checkpoint.records.verifying import Verdict
 from elaunch.checkpoint.storages import layout
+from elaunch.cli.table import plain, table
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SHOWN = 3
@@ -152,18 +153,3 @@ def age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 0):.0f} s"
-
-
-def table(rows: Iterable[Sequence[str]], sides: str) -> str:
-    """Columns, each to the left (``<``) or to the right (``>``)."""
-    rows = list(rows)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = (
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in rows
-    )
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def plain(text: str) -> str:
-    """Nothing that stands in a checkpoint moves the cursor of a terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

@@ -11,6 +11,7 @@ START_METHODS = ("spawn", "fork", "forkserver")
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 START_MODES = ("warm", "exec")
 ON_FAILURE = ("restart", "stop")
+CPU_BINDINGS = ("none", "numa", "core")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -82,6 +83,44 @@ PROGRAM = (
     Flag("start_method", "accepted for torchrun, no effect on programs", "choice", "spawn", choices=START_METHODS),
     Flag("numa_binding", "bind ranks to CPUs", "choice", choices=NUMA_BINDINGS, env=False),
     Flag("virtual_local_rank", "each rank sees its device as number 0", "flag", False),
+)
+
+BINDING = (
+    Flag(
+        "nic_policy",
+        "ports of each rank: auto, local, all, or a map 0=mlx5_0,mlx5_1;1=mlx5_2",
+        default="auto",
+        metavar="auto|local|all|MAP",
+        ours=True,
+    ),
+    Flag("nic_map", "lines 'RANK-OR-DEVICE = NIC,...', before any policy", metavar="FILE", ours=True),
+    Flag("exclude_nic", "NICs, ports or interfaces that no rank gets", "list", (), metavar="NAME,...", ours=True),
+    Flag("rails", "how many rails there are (default: as the ports show)", "integer", metavar="N", ours=True),
+    Flag("nics_per_rank", "ports per rank (default: as the policy says)", "integer", metavar="N", ours=True),
+    Flag("nic_bandwidth", "what each rank should have; less is told", "number", metavar="GBITS", ours=True),
+    Flag(
+        "cpu_bind",
+        "CPUs and memory of each rank: those near its device, or cores of its own there",
+        "choice",
+        "none",
+        choices=CPU_BINDINGS,
+        ours=True,
+    ),
+    Flag(
+        "device_map",
+        "devices by local rank: index, PCI address or UUID",
+        "list",
+        (),
+        metavar="DEVICE,...",
+        ours=True,
+    ),
+    Flag(
+        "topology",
+        "a description of this machine: NCCL's or hwloc's XML, nvidia-smi topo -m, a captured /sys",
+        metavar="FILE",
+        ours=True,
+    ),
+    Flag("allow_asymmetry", "nodes may differ in their devices and NICs", "flag", False, ours=True),
 )
 
 STOPPING = (
@@ -210,6 +249,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "size of the job": SIZE,
     "rendezvous": RENDEZVOUS,
     "program": PROGRAM,
+    "devices, NICs and CPUs": BINDING,
     "restarting and stopping": STOPPING,
     "faults": RECOVERY,
     "security": SECURITY,

@@ -98,9 +98,17 @@ def look_after_checkpoints(arguments: Sequence[str]) -> int:
     return run(arguments[1:])
 
 
+def show_topology(arguments: Sequence[str]) -> int:
+    """What this machine, or another, is made of."""
+    from elaunch.cli.topo import run
+
+    return run(arguments[1:], os.environ)
+
+
 COMMANDS: dict[str, Command] = {
     **dict.fromkeys(OPERATOR_COMMANDS, operate),
     "controller": lead,
     "ckpt": look_after_checkpoints,
+    "topo": show_topology,
 }
 """What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from elaunch.agent.options import LaunchOptions
 from elaunch.cli import settings
+from elaunch.cli.binding import resolve_binding
 from elaunch.cli.devices import count_slots
 from elaunch.cli.meeting import resolve_meeting
 from elaunch.cli.parser import read
@@ -30,6 +31,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
     start, start_warnings = resolve_start(values, program)
     security = resolve_security(values)
     slots = checked(values, "nproc_per_node", count_slots, environ)
+    binding, binding_warnings = resolve_binding(values, slots, environ)
     return LaunchOptions(
         program=program,
         min_nodes=nodes[0],
@@ -53,11 +55,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         owns_rank=meeting.owns_rank,
         numa_binding=settings.numa_binding(values, environ),
         virtual_local_rank=values["virtual_local_rank"],
+        binding=binding,
+        allow_asymmetry=values["allow_asymmetry"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),
         shutdown_timeout=settings.shutdown_timeout(values, environ),
         notice_signal=settings.notice_signal(values),
         event_log_handler=settings.event_log_handler(values),
         log_level=settings.log_level(values, environ),
         security=security,
-        warnings=(*meeting.warnings, *start_warnings, *open_etcd(security, meeting, nodes[1])),
+        warnings=(*meeting.warnings, *start_warnings, *binding_warnings, *open_etcd(security, meeting, nodes[1])),
     )

@@ -22,8 +22,9 @@ _USAGE = "elaunch [OPTIONS] SCRIPT [ARGS...]"
 _EPILOG = (
     f"Commands for a job that runs stand in SCRIPT's place: {', '.join(OPERATOR_COMMANDS)} (elaunch ps --help; a "
     "script of such a name is run as ./NAME). elaunch controller leads jobs from a host of its own, elaunch "
-    "ckpt looks after checkpoints. Options come before SCRIPT; what follows it is the script's own. An option can also "
-    "be given as an environment variable, PET_ and its name in capitals (PET_MAX_RESTARTS=3); the command line wins. "
+    "ckpt looks after checkpoints, elaunch topo shows a machine and what its ranks get. Options come before SCRIPT; "
+    "what follows it is the script's own. An option can also be given as an environment variable, PET_ and its name in "
+    "capitals (PET_MAX_RESTARTS=3); the command line wins. "
     "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."
 )
 
@@ -50,7 +51,7 @@ class Values:
         return UsageError(f"{name}={self.texts.get(dest, self.values[dest])!s}: {expectation}")
 
 
-class _Help(argparse.HelpFormatter):
+class Help(argparse.HelpFormatter):
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """The spelling with dashes only, and the value once."""
         names = [name for name in action.option_strings if "_" not in name]
@@ -96,17 +97,18 @@ def build_parser() -> _Parser:
         description="Start a distributed PyTorch job and keep it alive; takes torchrun's place.",
         epilog=_EPILOG,
         argument_default=argparse.SUPPRESS,
-        formatter_class=_Help,
+        formatter_class=Help,
     )
     parser.add_argument("--version", action="version", version=f"elaunch {__version__}")
     for title, flags in GROUPS.items():
         group = parser.add_argument_group(title)
         for flag in flags:
-            _add(group, flag)
+            add_flag(group, flag)
     return parser
 
 
-def _add(group: argparse._ArgumentGroup, flag: Flag) -> None:
+def add_flag(group: argparse._ArgumentGroup, flag: Flag) -> None:
+    """Add a row of ``flags`` with all its spellings."""
     text = flag.help
     if flag.kind != "flag" and flag.default not in (None, "", ()):
         text += f" (default: {flag.default})"

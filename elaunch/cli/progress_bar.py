@@ -7,7 +7,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TextIO
 
-from elaunch.cli.ckpt_show import plain, size
+from elaunch.cli.ckpt_show import size
+from elaunch.cli.table import plain
 
 _WIDTH = 24
 _EVERY = 0.1  # seconds between two drawings

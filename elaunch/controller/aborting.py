@@ -10,10 +10,8 @@ from elaunch.controller.restarting import reckon
 from elaunch.controller.rewinding import unmet
 from elaunch.controller.roster import all_members, all_succeeded, leaving_reason, unattached
 from elaunch.controller.transitions import succeed
-from elaunch.errors import StartError
+from elaunch.controller.unstartable import NO_ROUTE, exit_code, too_few, unstartable, why
 from elaunch.rendezvous.records import Phase, Reason
-
-EXIT_START_FAILED = StartError.exit_code
 
 
 def finish_abort(job: Job, now: float) -> Job:
@@ -32,6 +30,8 @@ def finish_abort(job: Job, now: float) -> Job:
         return replace(job, phase=job.verdict, since=now)
     if not job.ready and not unattached(job):
         return _last_node_gone(job, now)
+    if job.reason.code == NO_ROUTE and too_few(job) and (view := unstartable(job)) is not None:
+        return replace(job, phase=Phase.FAILED, exit_code=exit_code(view), since=now)
     return replace(job, phase=Phase.WAITING, exit_code=0, since=now, last_call=None)
 
 
@@ -43,10 +43,9 @@ def _at_rest(job: Job, node_id: str) -> bool:
 
 def _last_node_gone(job: Job, now: float) -> Job:
     """Nobody is left to go on with: the job ends as its last nodes did."""
+    if (view := unstartable(job)) is not None:
+        return replace(job, phase=Phase.FAILED, reason=why(view), exit_code=exit_code(view), since=now)
     for view in job.nodes.values():
-        if view.status and view.status.start_error:
-            reason = Reason("start_failed", f"{view.node.host}: {view.status.start_error}")
-            return replace(job, phase=Phase.FAILED, reason=reason, exit_code=EXIT_START_FAILED, since=now)
         if view.status and view.status.leaving:
             reason = Reason("stopped", leaving_reason(view))
             code = view.status.leaving_exit_code

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elaunch.controller.aborting import EXIT_START_FAILED
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, Job, NodeView
 from elaunch.controller.operations import RESTARTED, SCALED
+from elaunch.controller.unstartable import exit_code
+from elaunch.errors import StartError
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Member, Phase, Plan, Rewind
 from elaunch.reports import Receipts
@@ -167,7 +168,7 @@ def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
     if status is not None and status.leaving:
         return End("left", status.leaving_exit_code, "node_left", status.leaving_reason)
     if status is not None and status.start_error:
-        return End("failed", EXIT_START_FAILED, "start_failed", status.start_error)
+        return End("failed", exit_code(view), status.start_code or StartError.code, status.start_error)
     if view.out:
         return Wait(view.out)
     if job.phase in (Phase.STARTING, Phase.RUNNING):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 from dataclasses import replace
 
-from elaunch.controller.job import Failure, Job, NodeStatus, RunPhase
+from elaunch.controller.job import Failure, Job, NodeStatus, NodeView, RunPhase
 from elaunch.controller.restarting import NODE_LOST, RANK_FAILED, foresee
 from elaunch.controller.roster import leaving_reason
 from elaunch.controller.transitions import abort, end
+from elaunch.controller.unstartable import could_not_start
 from elaunch.rendezvous.records import Node, Phase, Reason
 
 STOPPED_EARLY = "stopped_early"
@@ -63,7 +64,7 @@ def _member_status(job: Job, node: Node, status: NodeStatus, now: float) -> Job:
     if job.failures:
         return _rank_failed(job, now)
     if status.start_error:
-        return abort(job, now, Reason("start_failed", f"{node.host}: {status.start_error}"))
+        return could_not_start(job, NodeView(node, status), now)
     if status.phase in (RunPhase.STOPPED, RunPhase.STOPPING) and not status.leaving:
         return abort(job, now, Reason(STOPPED_EARLY, f"node {node.host} had stopped its ranks"))
     return job

@@ -49,7 +49,8 @@ class NodeStatus:
     """All that an agent says of itself; each status replaces the one before.
 
     ``evidence`` is where what was saved of this generation's ranks lies, and what it says. ``asks`` and ``lines`` are
-    what ranks tell of checkpoints, as long as no leader has answered it.
+    what ranks tell of checkpoints, as long as no leader has answered it. ``start_code`` is the code of ``start_error``,
+    ``start_exit_code`` what the node's agent ends with for it; "" and 0 stand for a plain StartError.
     """
 
     node_id: str
@@ -66,6 +67,8 @@ class NodeStatus:
     evidence: str = ""
     asks: tuple[Ask, ...] = ()
     lines: tuple[Line, ...] = ()
+    start_code: str = ""
+    start_exit_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,8 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         answers=[pb.Answer(id=a.id, ok=a.ok, text=sendable(a.text)) for a in status.answers],
         commits=[_pack_ask(ask) for ask in status.asks],
         lines=[pb.CheckpointLine(**_texts_sendable(line)) for line in status.lines],
+        start_code=status.start_code,
+        start_exit_code=status.start_exit_code,
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
@@ -103,6 +105,8 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         lines=tuple(
             Line(**{name: getattr(line, name) for name in Line.__slots__}) for line in message.lines[-MOST_LINES:]
         ),
+        start_code=message.start_code,
+        start_exit_code=message.start_exit_code,
     )
 
 

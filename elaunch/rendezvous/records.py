@@ -70,7 +70,8 @@ class Node:
     ``slots`` is the number of ranks that it starts, ``store_port`` the port on which it is already listening
     for the next generation's store, ``control`` the host:port of its control server, should it lead.
     ``node_rank`` is -1 where none was asked for; with ``owns_rank`` no other node may have it. ``joined`` orders nodes:
-    it is the create revision of the key, filled in by the reader.
+    it is the create revision of the key, filled in by the reader. ``topology`` is the digest of the machine, equal for
+    equal machines, "" where it is not known.
     """
 
     node_id: str
@@ -85,6 +86,7 @@ class Node:
     version: str = ""
     joined: int = 0
     owns_rank: bool = False
+    topology: str = ""
 
 
 @dataclass(frozen=True, slots=True)

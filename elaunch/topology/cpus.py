@@ -39,7 +39,7 @@ def parse_mask(text: str) -> CpuSet:
     bits = 0
     for word in mask.split(","):
         bits = bits << 32 | int(word or "0", 16)
-    found = tuple(n for n in range(bits.bit_length()) if bits >> n & 1)
+    found = tuple(n for n, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
     if found and found[-1] >= MOST:
         raise ValueError(f"{mask[:40]!r}...: no machine has {found[-1] + 1} CPUs")
     return found

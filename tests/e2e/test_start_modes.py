@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from elaunch.agent.confinement import memory_refused
 from elaunch.agent.program import Program
+from elaunch.agent.start import RankStart
 from tests.e2e.spawning import PROGRAMS, Bench, Result, environment, python
 from tests.programs import endings
 
@@ -98,6 +100,33 @@ def test_a_program_sees_the_same(kind: Any, warm: Bench, exec_: Bench, stand_by:
     execed = dump(exec_, program, seen, tmp_path / "exec")
     for part in execed:
         assert forked[part] == execed[part], part
+
+
+@pytest.mark.skipif(bool(memory_refused(0)), reason=f"no memory policy here: {memory_refused(0)}")
+def test_a_rank_is_bound_before_its_first_line(warm: Bench, exec_: Bench, stand_by: StandBy, tmp_path: Path) -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    program = python("script", PROGRAMS / "confined.py")
+    places: list[tuple[tuple[int, ...], int]] = [((allowed[-1],), 0), ((9999,), 900)]
+    ready = stand_by(2)
+    for bench, folder in ((warm, tmp_path / "warm"), (exec_, tmp_path / "exec")):
+        folder.mkdir()
+        files = [(folder / f"{n}.out", folder / f"{n}.err") for n in range(2)]
+        starts = [
+            RankStart(n, n, program, {**bench.env, "RANK": str(n)}, out, err, *places[n])
+            for n, (out, err) in enumerate(files)
+        ]
+        bench.do(bench.spawner.start(starts, None, 2, number=8))
+        ends = {bench.exit().exit_code for _ in starts}
+        bench.stop()
+        bound, unbound = (json.loads(out.read_text()) for out, _ in files)
+        assert ends == {0}
+        assert bound == {"cpus": [allowed[-1]], "mode": 1, "nodes": 1}
+        assert (unbound["cpus"], unbound["mode"]) == (allowed, 0)
+        assert files[0][1].read_text() == ""
+        said = files[1][1].read_text().splitlines()
+        assert said[0].startswith("elaunch: warning: local rank 1: none of the CPUs 9999 is allowed here")
+        assert said[1].startswith("elaunch: warning: local rank 1: memory of NUMA node 900 cannot be preferred")
+    assert not ready or ready - warm.standbys()
 
 
 def test_a_program_ends_the_same(both: Both, stand_by: StandBy) -> None:

@@ -75,10 +75,15 @@ def test_both_sides_of_the_page_see_the_deadline() -> None:
     other.close()
 
 
-@given(st.integers(0, 3), st.lists(st.text(), max_size=3), st.none() | st.sets(st.integers(0, 9)))
-def test_a_start_survives_its_way(rank: int, args: list[str], cpus: set[int] | None) -> None:
+@given(
+    st.integers(0, 3),
+    st.lists(st.text(), max_size=3),
+    st.none() | st.sets(st.integers(0, 9)),
+    st.none() | st.integers(0, 7),
+)
+def test_a_start_survives_its_way(rank: int, args: list[str], cpus: set[int] | None, memory: int | None) -> None:
     program = Program("script", "train.py", tuple(args), sys.executable)
-    start = RankStart(rank, rank, program, {"A": "b"}, Path("/x/o"), None, tuple(cpus) if cpus else None)
+    start = RankStart(rank, rank, program, {"A": "b"}, Path("/x/o"), None, tuple(cpus) if cpus else None, memory)
     assert RankStart.from_json(start.to_json()) == start
 
 

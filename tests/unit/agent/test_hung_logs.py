@@ -75,7 +75,7 @@ def test_the_next_generation_goes_elsewhere(prepared: LaunchPreparation, tmp_pat
         first, second = asyncio.run(play())
     assert first.startswith(f"{tmp_path}/logs/job_")
     assert second.startswith(f"{tmp_path}/elaunch_")
-    (line,) = said
+    (line,) = (line for line in said if line["log_level"] == "warning")
     assert (line["event"], line["folder"]) == ("log_folder_lost", first.partition("/attempt_")[0])
     assert line["reason"] == "its file system does not answer"
     assert second.startswith(line["instead"])

@@ -528,6 +528,51 @@ def test_a_start_error_that_is_seen_last_is_the_reason() -> None:
     assert (job.phase, job.reason.text) == (Phase.FAILED, "h0: no such file: train.py")
 
 
+NO_ROUTE = {"start_error": "no port to reach other nodes over", "start_code": "no_route", "start_exit_code": 95}
+
+
+def test_a_node_without_a_way_to_the_others_is_left_out() -> None:
+    driver = Driver(1, 2)
+    driver.arrive(0, 1)
+    driver.commit()
+    job = driver.tell(1, RunPhase.STOPPED, 1, **NO_ROUTE)
+    assert (job.phase, job.reason) == (Phase.ABORTING, Reason("no_route", "h1: no port to reach other nodes over"))
+    driver.tell(0, RunPhase.STOPPED, 1)
+    assert (members(driver), driver.job.restart_count) == (["n0"], 0)
+    assert driver.command(1) == End("failed", 95, "no_route", "no port to reach other nodes over")
+
+
+def test_a_job_that_needs_a_node_without_a_way_ends_on_all_nodes() -> None:
+    driver = Driver(2, 2, 3)
+    driver.arrive(0, 1)
+    driver.commit()
+    driver.tell(1, RunPhase.STOPPED, 1, **NO_ROUTE)
+    job = driver.tell(0, RunPhase.STOPPED, 1)
+    assert (job.phase, job.exit_code, job.restart_count) == (Phase.FAILED, 95, 0)
+    for node in (0, 1):
+        assert driver.command(node) == End("failed", 95, "no_route", "h1: no port to reach other nodes over")
+
+
+def test_a_spare_takes_the_place_of_a_node_without_a_way() -> None:
+    driver = Driver(2, 2)
+    driver.arrive(0, 1)
+    driver.commit()
+    driver.arrive(2)
+    driver.tell(1, RunPhase.STOPPED, 1, **NO_ROUTE)
+    driver.tell(0, RunPhase.STOPPED, 1)
+    assert members(driver) == ["n0", "n2"]
+
+
+def test_nodes_that_find_one_after_the_other_that_they_have_no_way_end_the_job() -> None:
+    driver = Driver(2, 3)
+    driver.arrive(0, 1, 2)
+    driver.commit()
+    assert driver.tell(2, RunPhase.STOPPED, 1, **NO_ROUTE).verdict is None
+    driver.tell(1, RunPhase.STOPPED, 1, **NO_ROUTE)
+    job = driver.tell(0, RunPhase.STOPPED, 1)
+    assert (job.phase, job.exit_code, job.reason.code) == (Phase.FAILED, 95, "no_route")
+
+
 # --- another leader -------------------------------------------------------------------------------------------------
 
 

@@ -167,7 +167,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "start_exit_code")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -181,6 +181,8 @@ class NodeStatus(_message.Message):
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     LINES_FIELD_NUMBER: _ClassVar[int]
+    START_CODE_FIELD_NUMBER: _ClassVar[int]
+    START_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -194,7 +196,9 @@ class NodeStatus(_message.Message):
     answers: _containers.RepeatedCompositeFieldContainer[Answer]
     commits: _containers.RepeatedCompositeFieldContainer[CheckpointCommit]
     lines: _containers.RepeatedCompositeFieldContainer[CheckpointLine]
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ...) -> None: ...
+    start_code: str
+    start_exit_code: int
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ...) -> None: ...
 
 class CheckpointCommit(_message.Message):
     __slots__ = ("generation", "rank", "number", "step", "path", "digest", "bytes", "seconds")

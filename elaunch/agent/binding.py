@@ -1,0 +1,155 @@
+"""What the ranks of this node are bound to in a generation: what the policy says, in the words of the libraries."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elaunch.agent.aside import aside
+from elaunch.agent.confinement import memory_refused
+from elaunch.agent.machine import Machine
+from elaunch.agent.options import LaunchOptions
+from elaunch.agent.summary import summary
+from elaunch.errors import NoRouteError, StartError, UsageError
+from elaunch.rendezvous.addresses import resolve
+from elaunch.topology.binding import NodeBinding, Wishes
+from elaunch.topology.cpus import CpuSet, format_list
+from elaunch.topology.digest import digest
+from elaunch.topology.machine import Topology
+from elaunch.topology.policy import bind
+from elaunch.topology.render import identity, nccl
+from elaunch.topology.render.ground import Ground
+from elaunch.topology.render.rendering import render
+from elaunch.topology.render.visible import visible
+
+NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What one rank is started with: variables, CPUs, and the NUMA node to take memory from."""
+
+    env: Mapping[str, str]
+    cpus: CpuSet | None = None
+    memory: int | None = None
+
+
+class Binder:
+    """Binds the ranks of one node. ``environ`` is what the user set, ``address`` where other nodes reach this one."""
+
+    def __init__(self, options: LaunchOptions, environ: Mapping[str, str]) -> None:
+        self.address = ""
+        self.machine = Machine(options.binding.machine, environ)
+        self._options = options
+        self._wishes = options.binding.wishes
+        self._user = {name: value for name, value in environ.items() if name not in identity.VARIABLES}
+        self._shown = ""
+        self._refused: dict[int, str] = {}
+
+    async def look(self) -> str:
+        """The digest of the machine. Raises UsageError where the operator asks for what it has not."""
+        topology = await self.machine.now()
+        if topology is None:
+            return ""
+        bind(self._seen(topology), self._options.slots, replace(self._wishes, network=False))
+        return digest(topology)
+
+    async def bind(self, generation: int, nodes: int) -> list[Bound]:
+        """The ranks of a generation of so many nodes. Raises NoRouteError, StartError."""
+        topology = await self.machine.now()
+        if topology is None:
+            return [Bound({}) for _ in range(self._options.slots)]
+        own = await self._addresses()
+        alone = bool(own) and all(ipaddress.ip_address(address).is_loopback for address in own)
+        node = self._bind(self._seen(topology), replace(self._wishes, network=nodes > 1 and not alone))
+        rendering = render(node, await self._ground(topology, own))
+        for text in (*node.warnings, *rendering.conflicts):
+            self.machine.warn("binding", text)
+        self._tell(generation, node)
+        return [
+            Bound(env, self._cpus(rank.local_rank, rank.cpus), await self._memory(rank.memory))
+            for rank, env in zip(node.ranks, rendering.ranks, strict=True)
+        ]
+
+    def _bind(self, topology: Topology, wishes: Wishes) -> NodeBinding:
+        try:
+            return bind(topology, self._options.slots, wishes)
+        except UsageError as error:  # it was there when the agent began
+            raise StartError(str(error)) from error
+        except NoRouteError as error:
+            chosen = nccl.chosen_by_user(self._user, topology.ports)
+            if not chosen:
+                raise
+            self.machine.warn("binding", f"{error}; going on with {chosen}, which is set in the environment")
+            return bind(topology, self._options.slots, replace(wishes, network=False))
+
+    def _seen(self, topology: Topology) -> Topology:
+        """With the devices that the ranks will see, counted as they count them."""
+        try:
+            devices = visible(self._user, topology.devices)
+        except ValueError as error:
+            if topology.devices:
+                self.machine.warn("binding", f"{error}: ranks are bound as if there were no devices")
+            devices = ()
+        if devices is None:
+            return topology
+        return replace(topology, devices=tuple(replace(device, index=n) for n, device in enumerate(devices)))
+
+    async def _ground(self, topology: Topology, own: list[str]) -> Ground:
+        options = self._options
+        interfaces = [await self.machine.interface_of(address) for address in own]
+        return Ground(
+            user=self._user,
+            own=next(filter(None, interfaces), ""),
+            topology_file=options.binding.nccl_file,
+            every_interface=self._wishes.nic_policy == "all",
+            virtual=options.virtual_local_rank,
+            mapped=bool(self._wishes.device_map),
+            host=socket.gethostname(),
+            digest=digest(topology),
+        )
+
+    async def _addresses(self) -> list[str]:
+        try:
+            found = await aside(lambda: resolve(self.address), NAMES_SECONDS)
+        except asyncio.TimeoutError:
+            found = ()
+        return [str(address) for address in found]
+
+    def _cpus(self, local_rank: int, wanted: CpuSet | None) -> CpuSet | None:
+        """Those that this agent may use: a rank without any of its own runs on all of these."""
+        if wanted is None:
+            return None
+        allowed = os.sched_getaffinity(0)
+        if chosen := tuple(cpu for cpu in wanted if cpu in allowed):
+            return chosen
+        self.machine.warn(
+            "binding",
+            f"rank {local_rank}: none of the CPUs {format_list(wanted)} is allowed here: it runs on"
+            f" {format_list(allowed)}",
+        )
+        return None
+
+    async def _memory(self, node: int | None) -> int | None:
+        """``node`` where its memory may be preferred: a container may be refused that."""
+        if node is None:
+            return None
+        if node not in self._refused:
+            self._refused[node] = memory_refused(node)
+        if why := self._refused[node]:
+            self.machine.warn("binding", f"{why} (in a container, give it CAP_SYS_NICE)")
+            return None
+        return node
+
+    def _tell(self, generation: int, node: NodeBinding) -> None:
+        """One line for each generation: for a person where something is bound that was not so before."""
+        text = summary(node)
+        log = structlog.get_logger()
+        (log.info if text and text != self._shown else log.debug)("binding", generation=generation, text=text)
+        self._shown = text

@@ -1,0 +1,102 @@
+"""The machine that this agent runs on, looked at anew for each generation: ports go down and come up.
+
+A look is a few milliseconds of sysfs, and at the first one the drivers' management libraries besides, which may take
+seconds, or hang on a device that is lost: in a thread that nobody waits for longer than a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+
+from elaunch.agent.aside import aside
+from elaunch.topology.host.addresses import read_addresses
+from elaunch.topology.host.discovery import HOST, discover
+from elaunch.topology.joining import joined
+from elaunch.topology.machine import Topology
+
+ROOT = "ELAUNCH_SYSFS_ROOT"
+"""Names a captured tree to be taken for this host's, for tests and for looking into what went wrong elsewhere."""
+
+FIRST_SECONDS = 20.0
+NEXT_SECONDS = 5.0
+
+
+class Machine:
+    """``file`` is the machine as the operator describes it, None where there is no such description."""
+
+    def __init__(self, file: Topology | None, environ: Mapping[str, str]) -> None:
+        self._file = file
+        self._root = Path(environ[ROOT]) if environ.get(ROOT) else HOST
+        self._first: asyncio.Future[Topology | None] | None = None
+        self._looked = False
+        self._last: Topology | None = None
+        self._told: set[str] = set()
+
+    def begin(self) -> None:
+        """Take the first look, while other things are waited for."""
+        self._first = asyncio.ensure_future(self._look(FIRST_SECONDS, nvml=True))
+
+    async def now(self) -> Topology | None:
+        """What is there now; None where that cannot be found out in time."""
+        first, self._first = self._first, None
+        if first is not None:
+            seen = await first
+        else:
+            seen = await self._look(NEXT_SECONDS if self._looked else FIRST_SECONDS, nvml=not self._looked)
+        self._looked = True
+        if seen is not None and self._last is not None:
+            seen = _with_names(seen, self._last)
+        self._last = seen or self._last
+        return self._complete(self._last)
+
+    def _complete(self, seen: Topology | None) -> Topology | None:
+        if self._file is None or seen is None:
+            return seen or self._file
+        machine, contradictions = joined(self._file, seen)
+        for text in contradictions:
+            self.warn("topology_differs", text)
+        return machine
+
+    def warn(self, event: str, text: str) -> None:
+        """Log a warning, once in this agent's life."""
+        if text not in self._told:
+            self._told.add(text)
+            structlog.get_logger().warning(event, text=text)
+
+    async def _look(self, seconds: float, *, nvml: bool) -> Topology | None:
+        begun = time.monotonic()
+        try:
+            seen = await aside(lambda: discover(self._root, nvml=nvml), seconds)
+        except asyncio.TimeoutError:
+            self.warn("topology_unknown", f"what this machine has could not be found out within {seconds:g} s")
+            return None
+        took = time.monotonic() - begun
+        structlog.get_logger().debug(
+            "topology", devices=len(seen.devices), ports=len(seen.ports), seconds=round(took, 3), notes=seen.notes
+        )
+        return seen
+
+    async def interface_of(self, address: str) -> str:
+        """The interface of this host that has ``address``, where there is hardware behind it; else ""."""
+        if self._root != HOST or self._last is None:
+            return ""
+        try:
+            found = await aside(read_addresses, NEXT_SECONDS) or {}
+        except asyncio.TimeoutError:
+            return ""
+        names = [name for name, addresses in found.items() if address in addresses]
+        known = {name: port for port in self._last.ports for name in (port.nic, *port.interfaces)}
+        return next((name for name in names if name in known and not known[name].software), "")
+
+
+def _with_names(seen: Topology, before: Topology) -> Topology:
+    """The drivers' own words on devices as they were told before, where the devices are the same."""
+    if {device.pci for device in seen.devices} != {device.pci for device in before.devices}:
+        return seen
+    return replace(seen, devices=before.devices)

@@ -1,0 +1,81 @@
+"""``elaunch topo``: show a machine, this one or one in a file, and what its ranks would be given."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from elaunch.agent.machine import ROOT
+from elaunch.cli import topo_documents, topo_show
+from elaunch.cli.binding import resolve_binding
+from elaunch.cli.topo_flags import Asked, parse_topo
+from elaunch.errors import NoRouteError, UsageError
+from elaunch.topology.binding import NodeBinding
+from elaunch.topology.digest import digest
+from elaunch.topology.drawing import svg
+from elaunch.topology.files.nccl_write import to_nccl_xml
+from elaunch.topology.files.reading import read
+from elaunch.topology.host.discovery import discover
+from elaunch.topology.machine import Topology
+from elaunch.topology.policy import bind
+from elaunch.topology.tree import tree
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Run it with the words after ``topo``; the exit code. Raises ElaunchError."""
+    asked = parse_topo(argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    topology = read(asked.source) if asked.source else discover(Path(environ.get(ROOT, "/")))
+    binding, no_route = _bound(topology, asked)
+    origin = str(asked.source or "")
+    for path, make in _files(topology, binding, asked, origin):
+        _write(path, make())
+    try:
+        if asked.json:
+            print(json.dumps(topo_documents.document(topology, binding, digest(topology)), indent=2))
+        else:
+            print(topo_show.machine(topology, binding, origin, digest(topology)))
+        sys.stdout.flush()
+    except BrokenPipeError:  # `elaunch topo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if no_route is not None:
+        raise no_route
+    return 0
+
+
+def _bound(topology: Topology, asked: Asked) -> tuple[NodeBinding | None, NoRouteError | None]:
+    """What the ranks asked for are given, else one for each device; without a route the machine is shown too."""
+    slots = asked.slots or len(topology.devices)
+    if not slots:
+        return None, None
+    wishes = resolve_binding(asked.values, slots, {})[0].wishes
+    try:
+        return bind(topology, slots, wishes), None
+    except NoRouteError as error:
+        return None, error if asked.slots else None
+
+
+def _files(
+    topology: Topology, binding: NodeBinding | None, asked: Asked, origin: str
+) -> list[tuple[Path, Callable[[], str]]]:
+    files: list[tuple[Path, Callable[[], str]]] = []
+    if asked.svg:
+        files.append((asked.svg, lambda: svg(tree(topology), binding, f"Topology of {origin or 'this machine'}")))
+    if asked.nccl_xml:
+        files.append((asked.nccl_xml, lambda: to_nccl_xml(topology)))
+    return files
+
+
+def _write(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"topo: cannot write {path}: {error.strerror}") from error

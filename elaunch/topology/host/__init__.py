@@ -1,0 +1,1 @@
+"""What this host is, read from sysfs and from its drivers; a captured sysfs tree serves as well."""

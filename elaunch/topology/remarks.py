@@ -1,0 +1,121 @@
+"""What an operator should know of a binding that works: sentences with figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from elaunch.topology.binding import RankBinding, Refused, Wishes
+from elaunch.topology.distance import Distances
+from elaunch.topology.level import Level
+from elaunch.topology.machine import Port, PortState, Topology
+from elaunch.topology.naming import listed, names, near, ordered
+from elaunch.topology.roles import is_fabric
+
+
+def all_of(
+    topology: Topology,
+    distances: Distances,
+    ranks: tuple[RankBinding, ...],
+    wishes: Wishes,
+    refused: dict[str, Refused],
+) -> tuple[str, ...]:
+    """The warnings about ``ranks``, in the order of weight."""
+    return (
+        *_bandwidth(distances, ranks, wishes.bandwidth),
+        *_only_far(ranks),
+        *_lost(ranks, refused),
+        *_sockets(ranks),
+        *_slower_than_peers(ranks),
+        *_too_few(ranks, wishes.nics_per_rank),
+        *_unknown_excludes(topology, wishes),
+    )
+
+
+def _bandwidth(distances: Distances, ranks: tuple[RankBinding, ...], wanted: float | None) -> list[str]:
+    """Each rank's part of its nearest ports, where several ranks share one."""
+    if wanted is None:
+        return []
+    own = {rank.local_rank: _own(distances, rank) for rank in ranks if rank.ports}
+    users = Counter(p.id for ports in own.values() for p in ports)
+    said: list[str] = []
+    for rank in ranks:
+        ports = own.get(rank.local_rank, ())
+        rates = [(p.rate or 0.0) / users[p.id] for p in ports]
+        if not ports or not all(p.rate for p in ports) or sum(rates) >= wanted:
+            continue
+        share = listed(
+            f"{p.id} {p.rate:g} Gbit/s" + (f" for {users[p.id]} ranks" if users[p.id] > 1 else "") for p in ports
+        )
+        said.append(f"rank {rank.local_rank}: {sum(rates):g} Gbit/s of {wanted:g} wanted ({share})")
+    return said
+
+
+def _own(distances: Distances, rank: RankBinding) -> tuple[Port, ...]:
+    """The ports of a rank that are as near as its first."""
+    if rank.device is None:
+        return rank.ports
+    first = distances.bandwidth(rank.device, rank.ports[0])
+    return tuple(
+        p
+        for p in rank.ports
+        if distances.level(rank.device, p) is rank.level and distances.bandwidth(rank.device, p) == first
+    )
+
+
+def _only_far(ranks: tuple[RankBinding, ...]) -> list[str]:
+    said: list[str] = []
+    for level, text in (
+        (Level.SYS, "only over the link between NUMA nodes (SYS)"),
+        (Level.UNKNOWN, "over a distance that nothing tells"),
+    ):
+        far = [r for r in ranks if r.level is level]
+        if far:
+            ports = dict.fromkeys(r.ports[0].id for r in far)
+            who = f"ranks {listed(str(r.local_rank) for r in far)}" if len(far) > 1 else f"rank {far[0].local_rank}"
+            reach = "reach" if len(far) > 1 else "reaches"
+            said.append(f"{who} {reach} {listed(ports)} {text}")
+    return said
+
+
+def _lost(ranks: tuple[RankBinding, ...], refused: dict[str, Refused]) -> list[str]:
+    """A rank that would have had another port first."""
+    said: dict[str, list[int]] = {}
+    for rank in ranks:
+        for reason in rank.why:
+            if reason.code == "displaced" or (
+                reason.about == "nics" and reason.code in {r.code for r in refused.values()}
+            ):
+                said.setdefault(reason.text, []).append(rank.local_rank)
+    return [f"rank {listed(str(n) for n in numbers)}: {text}" for text, numbers in said.items()]
+
+
+def _sockets(ranks: tuple[RankBinding, ...]) -> list[str]:
+    used = ordered({p.id: p for rank in ranks for p in rank.ports}.values())
+    if not used or any(is_fabric(p) for p in used):
+        return []
+    return [f"no RDMA on this machine: ranks reach each other by sockets over {listed(p.id for p in used)}"]
+
+
+def _slower_than_peers(ranks: tuple[RankBinding, ...]) -> list[str]:
+    """A link that came up with fewer lanes or at a lower speed than its like."""
+    used = {p.id: p for rank in ranks for p in rank.ports if p.rate and p.state is not PortState.DOWN}
+    said: list[str] = []
+    for port in ordered(used.values()):
+        like = [p.rate for p in used.values() if p.rate and p.link_layer is port.link_layer and p.rdma == port.rdma]
+        if port.rate and port.rate < max(like):
+            said.append(f"{port.id} runs at {port.rate:g} Gbit/s, its like at {max(like):g}")
+    return said
+
+
+def _too_few(ranks: tuple[RankBinding, ...], wanted: int | None) -> list[str]:
+    few = [r for r in ranks if r.ports and wanted is not None and len(r.ports) < wanted]
+    return [f"rank {r.local_rank}: {len(r.ports)} NICs of {wanted} asked for (--nics-per-rank)" for r in few]
+
+
+def _unknown_excludes(topology: Topology, wishes: Wishes) -> list[str]:
+    known = {name for port in topology.ports for name in names(port)}
+    return [
+        f"--exclude-nic {n}: this machine has none of that name; {near(n, known)}"
+        for n in wishes.exclude
+        if n not in known
+    ]

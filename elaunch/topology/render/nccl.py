@@ -1,0 +1,98 @@
+"""NCCL, and RCCL, which reads the same variables: which ports, which interfaces, whether rails are crossed.
+
+From NCCL's documentation: ``NCCL_IB_HCA`` and ``NCCL_SOCKET_IFNAME`` are lists of prefixes, so that ``mlx5_1`` takes
+``mlx5_10`` too, unless ``=`` stands before the list. A port is named only where its NIC has more than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elaunch.topology.binding import NodeBinding, RankBinding
+from elaunch.topology.machine import LinkLayer, Port, PortState
+from elaunch.topology.render import sockets
+from elaunch.topology.render.ground import Ground, listed, ports_of
+from elaunch.topology.render.names import Names, complaint, differs
+
+HCA = "NCCL_IB_HCA"
+SOCKETS = "NCCL_SOCKET_IFNAME"
+CROSS_NIC = "NCCL_CROSS_NIC"
+TOPOLOGY = "NCCL_TOPO_FILE"
+
+_NO_VERBS = (LinkLayer.EFA, LinkLayer.SLINGSHOT)
+"""What NCCL reaches through a plug-in of libfabric's, which has variables of its own."""
+
+
+def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, str]:
+    env: dict[str, str] = {}
+    if ground.topology_file:
+        env[TOPOLOGY] = ground.topology_file
+    if found := verbs(listed(node, rank)):
+        env[HCA] = "=" + ",".join(_named(port, ports_of(node)) for port in found)
+    if isolated(node):
+        env[CROSS_NIC] = "0"
+    if names := sockets.chosen(node, rank, ground):
+        env[SOCKETS] = "=" + ",".join(names)
+    return env
+
+
+def conflict(variable: str, text: str, would_be: str, node: NodeBinding) -> str:
+    """What is to be said of a value that the user has set; "" where it comes to the same."""
+    if variable == HCA:
+        ports, names = verbs(ports_of(node)), Names.parse(text)
+        refused = [each for each in node.refused if each.port in ports]
+        if said := complaint(variable, text, names, ports, refused):
+            return said
+        own = Names.parse(would_be)
+        same = all(names.takes(p.nic, p.number) == own.takes(p.nic, p.number) for p in up(ports))
+        return "" if same else differs(variable, text, would_be)
+    if variable == SOCKETS:
+        return sockets.conflict(variable, text, Names.parse(text), would_be, node)
+    return differs(variable, text, would_be) if text != would_be else ""
+
+
+def effective(node: NodeBinding, rank: RankBinding, ground: Ground) -> tuple[Port, ...]:
+    """The ports that a rank will use: those listed for it, or what the user's own list takes."""
+    ports = listed(node, rank)
+    if not ports or HCA not in ground.user:
+        return ports
+    names = Names.parse(ground.user[HCA])
+    taken = tuple(port for port in up(verbs(ports_of(node))) if names.takes(port.nic, port.number))
+    return taken or ports
+
+
+def chosen_by_user(user: Mapping[str, str], ports: Sequence[Port]) -> str:
+    """The user's own setting that leaves NCCL a way to other hosts, "" where there is none.
+
+    One of sockets counts only where there is no RDMA port: it is often set for bootstraps alone.
+    """
+    if HCA in user:
+        names = Names.parse(user[HCA])
+        found = any(names.takes(port.nic, port.number) for port in up(verbs(ports)))
+        return f"{HCA}={user[HCA]}" if found else ""
+    if SOCKETS in user and not any(port.rdma for port in ports):
+        names = Names.parse(user[SOCKETS])
+        found = any(names.takes(port.nic) for port in up(ports))
+        return f"{SOCKETS}={user[SOCKETS]}" if found else ""
+    return ""
+
+
+def verbs(ports: Sequence[Port]) -> tuple[Port, ...]:
+    """Those that NCCL drives itself: InfiniBand, RoCE, Omni-Path."""
+    return tuple(port for port in ports if port.rdma and port.link_layer not in _NO_VERBS)
+
+
+def up(ports: Sequence[Port]) -> tuple[Port, ...]:
+    """Those that NCCL does not pass over."""
+    return tuple(port for port in ports if port.state is not PortState.DOWN)
+
+
+def isolated(node: NodeBinding) -> bool:
+    """Whether ranks are kept to rails, each to its own: no ring may then come in by one and go out by another."""
+    rails = {rank.rail for rank in node.ranks if rank.rail is not None}
+    return not node.shared and len(rails) > 1
+
+
+def _named(port: Port, ports: Sequence[Port]) -> str:
+    several = len({other.number for other in ports if other.rdma and other.nic == port.nic}) > 1
+    return port.id if several else port.nic

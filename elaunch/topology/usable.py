@@ -1,0 +1,58 @@
+"""Which compute ports can be used now, and why each of the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from elaunch.topology.binding import Refused, Wishes
+from elaunch.topology.machine import LinkLayer, Port, PortState
+from elaunch.topology.naming import names
+
+
+def refusal(port: Port, wishes: Wishes) -> Refused | None:
+    """Why ``port`` cannot be used, None: it can."""
+    if matches(port, wishes.exclude):
+        return Refused(port, "excluded", f"{port.id} is excluded (--exclude-nic)")
+    for code, pairs in (("degraded", wishes.avoid), ("unreachable", wishes.unreachable)):
+        for name, reason in pairs:
+            if name in names(port):
+                return Refused(port, code, f"{port.id} is left out: {reason}")
+    return _by_state(port) or _by_address(port)
+
+
+def matches(port: Port, wanted: Iterable[str]) -> bool:
+    """Whether one of ``wanted`` is a whole name of ``port``."""
+    return not set(wanted).isdisjoint(names(port))
+
+
+def _by_state(port: Port) -> Refused | None:
+    if port.state is PortState.INIT:
+        text = f"{port.id} has a link that no subnet manager has configured (INIT): is one running?"
+        return Refused(port, "init", text)
+    if port.state is not PortState.DOWN:
+        return None
+    if port.virtual_function:
+        return Refused(port, "down_virtual", f"{port.id} is a virtual function that is down, which is normal")
+    word = port.phys_state.lower()
+    if "polling" in word:
+        return Refused(port, "down", f"{port.id} is down (Polling): no cable, or its far end is down")
+    if "disabled" in word:
+        return Refused(port, "down", f"{port.id} is down (Disabled): switched off on this host")
+    return Refused(port, "down", f"{port.id} is down" + (f" ({port.phys_state})" if word else ""))
+
+
+def _by_address(port: Port) -> Refused | None:
+    """RoCE and sockets need an IP address; InfiniBand and EFA do not. Where addresses are not known, none is missed."""
+    if port.addresses is None or any(_routable(a) for a in port.addresses):
+        return None
+    if port.rdma and port.link_layer is not LinkLayer.ETHERNET:
+        return None
+    if port.rdma and port.addresses:
+        return None  # a link-local address gives RoCE a GID, which is enough on one subnet
+    where = f" ({', '.join(port.interfaces)})" if port.interfaces and port.interfaces != (port.nic,) else ""
+    text = f"{port.id}{where} has no IP address" + (" but link-local ones" if port.addresses else "")
+    return Refused(port, "no_address", text)
+
+
+def _routable(address: str) -> bool:
+    return not address.lower().startswith(("fe80:", "169.254.", "127.")) and address != "::1"

@@ -1,0 +1,167 @@
+"""Which functions are devices, in whose order, and what their drivers say of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from elaunch.topology.host.accelerators import is_accelerator
+from elaunch.topology.host.bus import Identity
+from elaunch.topology.host.discovery import discover
+from elaunch.topology.machine import Peer, Topology
+from tests.unit.topology.sysfs_tree import gpu, write_machine
+
+A, B = "0000:19:00.0", "0000:3b:00.0"
+GPUS = [gpu(f"pci0000:15/{A}"), gpu(f"pci0000:37/{B}", 1)]
+AMD = [gpu(f"pci0000:15/{A}", vendor=0x1002, class_code=0x120000), gpu(f"pci0000:37/{B}", 1, vendor=0x1002)]
+NODES = "sys/devices/virtual/kfd/kfd/topology/nodes"
+
+
+def ids(topology: Topology) -> list[str]:
+    assert [device.index for device in topology.devices] == list(range(len(topology.devices)))
+    return [device.id for device in topology.devices]
+
+
+@pytest.mark.parametrize(
+    ("what", "class_code", "vendor", "device", "counts"),
+    [
+        ("H100", 0x030200, 0x10DE, 0x2330, True),
+        ("V100 with a display class", 0x030000, 0x10DE, 0x1DB1, True),
+        ("NVSwitch", 0x068000, 0x10DE, 0x22A3, False),
+        ("audio of a GPU", 0x040300, 0x10DE, 0x10F0, False),
+        ("MI250X", 0x038000, 0x1002, 0x7408, True),
+        ("MI300X", 0x120000, 0x1002, 0x74A1, True),
+        ("Data Center GPU Max", 0x038000, 0x8086, 0x0BD5, True),
+        ("graphics of a processor", 0x030000, 0x8086, 0x9A60, False),
+        ("Xeon Phi", 0x0B4000, 0x8086, 0x225C, True),
+        ("QuickAssist", 0x0B4000, 0x8086, 0x4940, False),
+        ("NPU of a laptop", 0x120000, 0x8086, 0x7D1D, False),
+        ("Gaudi", 0x120000, 0x1DA3, 0x1020, True),
+        ("Alveo", 0x120000, 0x10EE, 0x5020, False),
+        ("ASPEED of a BMC", 0x030000, 0x1A03, 0x2000, False),
+        ("Matrox of a BMC", 0x030000, 0x102B, 0x0538, False),
+        ("display of QEMU", 0x030000, 0x1234, 0x1111, False),
+        ("display of nobody", 0x030000, None, None, False),
+        ("NIC", 0x020000, 0x15B3, 0x1021, False),
+        ("no class", None, 0x10DE, 0x2330, False),
+    ],
+)
+def test_what_counts_as_an_accelerator(
+    what: str, class_code: int | None, vendor: int | None, device: int | None, counts: bool
+) -> None:
+    assert is_accelerator(Identity(class_code, vendor, device)) is counts, what
+
+
+def information(minor: int, uuid: str = "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b", excluded: str = "No") -> str:
+    model = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 42"
+    return f"{model}\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\nGPU Excluded:\t {excluded}"
+
+
+def proc(address: str, told: str) -> dict[str, str]:
+    return {f"proc/driver/nvidia/gpus/{address}/information": told}
+
+
+def test_without_a_driver_devices_stand_in_the_order_of_the_bus(tmp_path: Path) -> None:
+    write_machine(tmp_path, reversed(GPUS))
+    topology = discover(tmp_path)
+    assert ids(topology) == [A, B]
+    assert [(d.vendor, d.numa, d.uuid, d.cpus) for d in topology.devices] == [
+        ("NVIDIA", 0, "", None),
+        ("NVIDIA", 1, "", None),
+    ]
+
+
+def test_nvidias_driver_tells_model_and_uuid(tmp_path: Path) -> None:
+    write_machine(tmp_path, GPUS, files=proc(A, information(0)) | proc(B, information(1, "GPU-????????-????-????")))
+    first, second = discover(tmp_path).devices
+    assert (first.model, first.uuid) == ("NVIDIA H100 80GB HBM3", "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b")
+    assert second.uuid == ""
+
+
+def test_a_gpu_is_one_whatever_class_a_hypervisor_gives_it_if_its_driver_lists_it(tmp_path: Path) -> None:
+    write_machine(tmp_path, [replace(GPUS[0], class_code=0)], files=proc(A, information(0)))
+    device = discover(tmp_path).devices[0]
+    assert (device.id, device.vendor) == (A, "NVIDIA")
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        (proc(A, information(0)), "its driver does not list it"),
+        (proc(A, information(0)) | proc(B, information(1, excluded="Yes")), "its driver excludes it"),
+        (
+            proc(A, information(0)) | proc(B, information(1)) | {"dev/nvidia0": "", "dev/nvidiactl": ""},
+            "there is no /dev/nvidia1",
+        ),
+    ],
+)
+def test_a_gpu_that_no_process_can_use_is_left_aside_and_named(
+    tmp_path: Path, files: dict[str, str], reason: str
+) -> None:
+    write_machine(tmp_path, GPUS, files=files)
+    topology = discover(tmp_path)
+    assert ids(topology) == [A]
+    assert topology.notes == (f"device {B} was left aside: {reason}",)
+
+
+def test_a_virtual_function_belongs_to_a_guest(tmp_path: Path) -> None:
+    virtual = replace(gpu("pci0000:15/0000:19:00.4"), physical=GPUS[0].path)
+    write_machine(tmp_path, [GPUS[0], virtual])
+    topology = discover(tmp_path)
+    assert ids(topology) == [A]
+    assert topology.notes == (f"device 0000:19:00.4 was left aside: it is a virtual function of {A}",)
+
+
+def kfd(node: int, location: int, unique: int, to: tuple[int, ...] = (), minor: int = 128) -> dict[str, str]:
+    told = f"simd_count 304\ngfx_target_version 90402\ndomain 0\nlocation_id {location}\nunique_id {unique}"
+    files = {f"{NODES}/{node}/properties": f"{told}\ndrm_render_minor {minor}"}
+    for count, far in enumerate((0, *to)):
+        kind = 2 if far == 0 else 11  # to the processor by PCIe
+        files[f"{NODES}/{node}/io_links/{count}/properties"] = f"type {kind}\nnode_from {node}\nnode_to {far}"
+    return files
+
+
+CPU = {f"{NODES}/0/properties": "cpu_cores_count 64\nsimd_count 0"}
+CARDS = kfd(1, 0x3B00, 0x9FB5E7C8E3B9FB1E, (2,)) | kfd(2, 0x1900, 0x1, (1,), 129)
+
+
+def test_rocm_tells_order_uuid_model_and_xgmi(tmp_path: Path) -> None:
+    write_machine(tmp_path, AMD, files=CPU | CARDS)
+    (tmp_path / "sys/class/kfd").mkdir(parents=True)
+    (tmp_path / "sys/class/kfd/kfd").symlink_to("../../devices/virtual/kfd/kfd")
+    topology = discover(tmp_path)
+    assert ids(topology) == [B, A]
+    first, second = topology.devices
+    assert (first.uuid, first.model, first.vendor) == ("GPU-9fb5e7c8e3b9fb1e", "gfx942", "AMD")
+    assert second.uuid == "GPU-0000000000000001"
+    assert (first.peers, second.peers) == ((Peer(A, "xgmi"),), (Peer(B, "xgmi"),))
+
+
+@pytest.fixture
+def amd(tmp_path: Path) -> Path:
+    (tmp_path / "sys/class/kfd").mkdir(parents=True)
+    (tmp_path / "sys/class/kfd/kfd").symlink_to("/sys/devices/virtual/kfd/kfd")
+    return write_machine(tmp_path, AMD)
+
+
+def test_a_gpu_of_another_container_is_left_aside(amd: Path) -> None:
+    files = CARDS | {"dev/dri/renderD128": "", f"{NODES}/3/properties": ""}
+    topology = discover(write_machine(amd, files=files))
+    assert ids(topology) == [B]
+    assert topology.devices[0].peers == ()
+    assert topology.notes == (f"device {A} was left aside: there is no /dev/dri/renderD129",)
+
+
+def test_a_driver_without_gpus_leaves_all_aside(amd: Path) -> None:
+    topology = discover(write_machine(amd, files=CPU))
+    assert ids(topology) == []
+    assert [note.split(":", 3)[-1] for note in topology.notes] == [" its driver does not list it"] * 2
+
+
+@pytest.mark.parametrize("places", [(0x1900, 0x1901), (0x1900, 0x1900 | 1 << 28)])
+def test_the_parts_of_a_split_gpu_are_devices_of_one_function(amd: Path, places: tuple[int, int]) -> None:
+    files = CPU | kfd(1, places[0], 0x5) | kfd(2, places[1], 0x5)
+    topology = discover(write_machine(amd, files=files))
+    assert [(d.id, d.pci, d.uuid) for d in topology.devices] == [(A, A, ""), ("0000:19:00.1", A, "")]
