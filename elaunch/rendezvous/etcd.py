@@ -24,6 +24,7 @@ from elaunch.rendezvous.methods import (
     MEMBER_PROMOTE,
     MEMBER_REMOVE,
     MEMBER_UPDATE,
+    MOVE_LEADER,
     PUT,
     RANGE,
     STATUS,
@@ -197,6 +198,11 @@ class EtcdStore:
 
     async def remove(self, member: int, *, left: Left = always) -> None:
         await self._transport.call_once(MEMBER_REMOVE, pb.MemberRemoveRequest(ID=member), left)
+
+    async def hand_over(self, endpoint: str, member: int, *, timeout: float) -> bool:
+        (parsed,) = parse_endpoints([endpoint])
+        request = pb.MoveLeaderRequest(targetID=member)
+        return await self._transport.ask(parsed, MOVE_LEADER, request, timeout) is not None
 
     async def move_peer(self, member: int, peer: str) -> None:
         await self._transport.call_once(MEMBER_UPDATE, pb.MemberUpdateRequest(ID=member, peerURLs=[peer]))

@@ -14,7 +14,7 @@ from elaunch.errors import AmbiguousError, DeposedError, ElaunchError, EtcdRefus
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Node, decode, encode
 from elaunch.rendezvous.store import Cluster, ClusterMember, Compare, Health, KeyValue, Left, Put, Store, always
-from elaunch.rendezvous.trio import LOST, Action, Add, Invite, Promote, Remove, Rest, decide
+from elaunch.rendezvous.trio import LOST, Action, Add, Invite, Promote, Remove, Rest, decide, heir
 from elaunch.rendezvous.trio_view import SIZE, Berth, Candidate, MemberList, Seen, View, hosted, offered, ours, whole
 
 R = TypeVar("R")
@@ -22,6 +22,7 @@ R = TypeVar("R")
 BUSY = 0.5  # seconds between two looks while something is under way
 IDLE = 3.0  # seconds between two looks at a trio that is whole
 _ANSWER = 1.0  # seconds for a member to say how it is
+_HANDOVER = 2.0  # seconds for another one to lead the members; it takes a heartbeat
 _LASTING = 20.0  # seconds until a person hears that there are too few hosts
 _REPLY = 15.0  # seconds for an invited node to offer a berth
 _ASLEEP = 10.0  # seconds between two looks after which this process, or etcd, was not there: silence counts anew
@@ -74,7 +75,7 @@ class Steward:
         view = await self._look(members)
         action = decide(view)
         self._say(action, view)
-        await self._act(action)
+        await self._act(action, view)
         if isinstance(action, Add | Promote | Remove):
             members = await self._store.members()
         await self._tell(members)
@@ -91,7 +92,9 @@ class Steward:
             if member.id not in self._heard or (health is not None and health.leader):
                 self._heard[member.id] = now
         seen = tuple(
-            Seen(member, 0.0 if health is not None and health.leader else max(now - self._heard[member.id], 0.001))
+            Seen(member, 0.0, leads=health.leader == member.id)
+            if health is not None and health.leader
+            else Seen(member, max(now - self._heard[member.id], 0.001))
             for member, health in zip(members, healths, strict=True)
         )
         snapshot = await self._store.list(self._keys.berths)
@@ -130,7 +133,7 @@ class Steward:
             Candidate(node.node_id, node.address) for node in nodes if node.node_id not in offering | self._declined
         )
 
-    async def _act(self, action: Action) -> None:
+    async def _act(self, action: Action, view: View) -> None:
         if isinstance(action, Add | Promote | Remove):
             await self._check_leading()
         if isinstance(action, Invite):
@@ -142,7 +145,18 @@ class Steward:
         elif isinstance(action, Promote):
             await self._store.promote(action.member, left=self._left)
         elif isinstance(action, Remove):
+            await self._hand_over(action.member, view)
             await self._store.remove(action.member, left=self._left)
+
+    async def _hand_over(self, member: int, view: View) -> None:
+        """Let another one lead the members before ``member`` goes; if none does, its going costs an election."""
+        to = heir(view, member)
+        if to is None:
+            return
+        # Who leads has answered, so it has an endpoint.
+        (endpoint,) = [seen.member.endpoints[0] for seen in view.members if seen.member.id == member]
+        done = await self._store.hand_over(endpoint, to.member.id, timeout=_HANDOVER)
+        self._log.debug("etcd_leadership", reason="its holder is let go", to=to.where, done=done)
 
     async def _check_leading(self) -> None:
         """A change of members cannot be fenced: so this is asked just before, and the lease once more as it is sent."""

@@ -212,7 +212,16 @@ class Cluster(Protocol):
         """Give a learner its vote; refused while it has not caught up."""
         ...
 
-    async def remove(self, member: int, *, left: Left = always) -> None: ...
+    async def remove(self, member: int, *, left: Left = always) -> None:
+        """Let a member go. If it leads the others, nothing is written until they have elected another."""
+        ...
+
+    async def hand_over(self, endpoint: str, member: int, *, timeout: float) -> bool:
+        """Whether the member at this endpoint has led the others, and within ``timeout`` seconds ``member`` does.
+
+        Only a voter takes over. What is sent meanwhile may be lost, as in an election, but only for milliseconds.
+        """
+        ...
 
     async def move_peer(self, member: int, peer: str) -> None:
         """Tell the cluster that a member is reached at this peer URL from now on."""

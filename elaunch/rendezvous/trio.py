@@ -69,6 +69,17 @@ def can_go(voters: list[Seen], one: Seen) -> bool:
     return _majority(voters) and _majority(rest)
 
 
+def heir(view: View, member: int) -> Seen | None:
+    """Who is to lead the members before ``member`` is let go; None if it leads nobody, or nobody else can.
+
+    etcd lets a leader go without a successor: until the others have elected one, no lease can be renewed.
+    """
+    if not any(seen.leads for seen in view.members if seen.member.id == member):
+        return None
+    rest = [seen for seen in voters_in(view) if seen.healthy and seen.member.id != member]
+    return max(rest, key=lambda seen: has_node(view, seen), default=None)
+
+
 def _majority(voters: list[Seen]) -> bool:
     return sum(seen.healthy for seen in voters) > len(voters) // 2
 

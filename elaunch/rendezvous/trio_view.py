@@ -44,10 +44,11 @@ class MemberList:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A member, and for how many seconds it has not answered: 0 if it answers and follows a leader."""
+    """A member, and for how many seconds it has not answered: 0 if it answers and follows a leader, or leads."""
 
     member: ClusterMember
     silent: float
+    leads: bool = False
 
     @property
     def healthy(self) -> bool:

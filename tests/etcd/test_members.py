@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from elaunch.errors import AmbiguousError, DeposedError, EtcdRefusedError
+from elaunch.proto.etcd.v3 import rpc_pb2 as pb
 from elaunch.rendezvous.etcd import EtcdStore
+from elaunch.rendezvous.methods import STATUS
 from elaunch.rendezvous.store import ClusterMember
 from tests.etcd.running import opened, run
 from tests.etcd.servers import Member, free_port
@@ -141,6 +143,31 @@ def test_a_client_goes_on_at_the_members_that_it_has_learnt(growing: Growing) ->
             await store.put("/k", b"after")
             assert [change.kv.value for change in (await anext(changes))[1]] == [b"after"]
             await changes.aclose()
+
+    run(body(), seconds=60.0)
+
+
+def test_no_election_follows_where_a_leader_hands_over_before_it_is_let_go(growing: Growing) -> None:
+    async def term(store: EtcdStore) -> int:
+        return int((await store._transport.call(STATUS, pb.StatusRequest())).raftTerm)
+
+    async def body() -> None:
+        first = growing.members[0].endpoint
+        async with opened(first, call_timeout=10.0) as old, opened(first, call_timeout=10.0) as new:
+            heir = await grown(old, growing)
+            second = growing.members[1].endpoint
+            new.use([second])
+            leader = next(one for one in await old.members() if one.endpoints == (first,))
+            assert not await old.hand_over(second, heir.id, timeout=2.0)  # it does not lead
+            assert not await old.hand_over(first, 1, timeout=2.0)  # nobody
+            assert await old.hand_over(first, heir.id, timeout=2.0)
+            reached = await term(new)
+            await eventually(lambda: new.remove(leader.id))
+            await new.put("/k", b"")
+            assert await term(new) == reached
+            health = await new.health(second, timeout=2.0)
+            assert health is not None
+            assert health.leader == heir.id
 
     run(body(), seconds=60.0)
 

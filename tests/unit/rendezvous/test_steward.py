@@ -40,6 +40,7 @@ class Members(MemoryStore):
         self.numbers = set(numbers)
         self.learners: set[int] = set()
         self.refusing = 0
+        self.leading = 1
         self.changes: list[str] = []
         self.turns = 0
         self.looked = asyncio.Event()  # ten times
@@ -63,7 +64,7 @@ class Members(MemoryStore):
 
     async def health(self, endpoint: str, *, timeout: float) -> Health | None:
         number = int(endpoint.split(":")[0].rpartition(".")[2])
-        return Health(1, number, 1, "3.5.1")
+        return Health(1, number, self.leading, "3.5.1")
 
     async def add_learner(self, peer: str, *, left: Left = always) -> None:
         self.right(left)
@@ -83,6 +84,10 @@ class Members(MemoryStore):
         self.right(left)
         self.changes.append(f"remove {member}")
         self.numbers.discard(member)
+
+    async def hand_over(self, endpoint: str, member: int, *, timeout: float) -> bool:
+        self.changes.append(f"hand over to {member} at {endpoint}")
+        return False
 
     def right(self, left: Left) -> None:
         if left() <= 0:
@@ -156,6 +161,25 @@ def test_a_new_leader_stands_by_the_invitation_of_the_last() -> None:
 
     attended(store, play())
     assert store.changes[0] == f"add {peer(2)}"
+
+
+@pytest.mark.parametrize(
+    ("leading", "changes"),
+    [(1, [f"hand over to 2 at {endpoint(1)}", "remove 1"]), (3, ["remove 1"])],
+)
+def test_a_member_that_leads_the_others_is_let_go_only_after_a_try_to_make_another_one_lead(
+    leading: int, changes: list[str]
+) -> None:
+    store = Members(1, 2, 3, 4)
+    store.leading = leading
+
+    async def play() -> None:
+        await store.populate(2, 3, 4)
+        await store.delete(KEYS.berth("n1"))
+        await told(store, lambda listed: peer(1) not in listed.peers)
+
+    attended(store, play())
+    assert store.changes == changes
 
 
 def test_who_does_not_lead_any_more_changes_nothing() -> None:

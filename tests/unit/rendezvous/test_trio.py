@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import settings
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from elaunch.rendezvous.store import ClusterMember
-from elaunch.rendezvous.trio import CATCH_UP, DEAD, LOST, Action, Add, Invite, Promote, Remove, Rest, decide
+from elaunch.rendezvous.trio import CATCH_UP, DEAD, LOST, Action, Add, Invite, Promote, Remove, Rest, decide, heir
 from elaunch.rendezvous.trio_view import NAME, Berth, Candidate, Seen, View, address_of, ours, whole
 
 MOST = 6  # hosts
@@ -235,6 +235,26 @@ def test_what_is_next(
 ) -> None:
     action = decide(View(members, tuple(map(berth, hosting)), candidates))
     assert isinstance(action, expected), action
+
+
+LEADING = replace(voter(1), leads=True)
+
+
+@pytest.mark.parametrize(
+    ("members", "hosting", "expected"),
+    [
+        ((LEADING, voter(2), voter(3)), (1, 2, 3), 2),
+        ((LEADING, voter(2), voter(3)), (3,), 3),  # one that is not to go next
+        ((LEADING, voter(2, 0.1), voter(3)), (2,), 3),  # of no use otherwise
+        ((LEADING, voter(2, 0.1), learner(3)), (2, 3), None),
+        ((voter(1), replace(voter(2), leads=True), voter(3)), (1, 2, 3), None),
+    ],
+)
+def test_who_is_to_lead_before_the_first_one_goes(
+    members: tuple[Seen, ...], hosting: tuple[int, ...], expected: int | None
+) -> None:
+    found = heir(View(members, tuple(map(berth, hosting)), ()), 1)
+    assert (None if found is None else found.member.id) == expected
 
 
 def test_a_node_that_refuses_keeps_nothing() -> None:
