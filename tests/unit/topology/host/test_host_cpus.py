@@ -67,6 +67,7 @@ def test_affinity_alone(tmp_path: Path) -> None:
         ("3:cpuset:/job\n0::/", {"cpuset/job/cpuset.effective_cpus": "6", "cpuset/cpuset.cpus": "0-7"}, (6,)),
         ("3:cpuset,cpu:/job\n0::/", {"cpuset/job/cpuset.cpus": "1,9"}, (1,)),
         ("5:cpu:/job\n0::/job", {"unified/job/cpuset.cpus.effective": "2"}, (2,)),
+        ("0::/job", {"job/cpuset.cpus.effective": "64-127"}, tuple(range(8))),
         ("0::/job", {"job/cpuset.cpus.effective": "damage"}, tuple(range(8))),
         ("", {"cpuset.cpus.effective": "4-5"}, tuple(range(8))),
     ],

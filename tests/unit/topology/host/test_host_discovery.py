@@ -36,6 +36,16 @@ def machine() -> Iterator[Path]:
         yield root
 
 
+@pytest.fixture(scope="module")
+def files(machine: Path) -> list[Path]:
+    return sorted(path for path in machine.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+@pytest.fixture(scope="module")
+def entries(machine: Path) -> list[Path]:
+    return sorted(path for path in machine.rglob("*") if path.is_symlink() or path.is_dir())
+
+
 def test_a_large_server(tmp_path: Path) -> None:
     gpus, nics = switched(16, 40)
     topology = discover(write_machine(tmp_path, gpus, nics))
@@ -82,8 +92,9 @@ def test_the_order_of_listing_changes_nothing(machine: Path, seed: int) -> None:
 
 @given(data=st.data(), content=st.one_of(st.none(), st.binary(max_size=64), st.sampled_from([b"-1", b"9" * 40, b"0-"])))
 @settings(max_examples=100, deadline=None)
-def test_no_damage_to_a_file_is_an_error(machine: Path, data: st.DataObject, content: bytes | None) -> None:
-    files = sorted(path for path in machine.rglob("*") if path.is_file() and not path.is_symlink())
+def test_no_damage_to_a_file_is_an_error(
+    machine: Path, files: list[Path], data: st.DataObject, content: bytes | None
+) -> None:
     file = data.draw(st.sampled_from(files))
     before = file.read_bytes()
     try:
@@ -96,8 +107,7 @@ def test_no_damage_to_a_file_is_an_error(machine: Path, data: st.DataObject, con
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_no_link_or_folder_that_is_gone_is_an_error(machine: Path, data: st.DataObject) -> None:
-    entries = sorted(path for path in machine.rglob("*") if path.is_symlink() or path.is_dir())
+def test_no_link_or_folder_that_is_gone_is_an_error(machine: Path, entries: list[Path], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(entries))
     aside = machine.parent / "aside"
     gone.rename(aside)
