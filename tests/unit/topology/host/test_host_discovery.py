@@ -23,11 +23,12 @@ PATH = "pci0000:a0/0000:a0:01.0/0000:a1:00.0"
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Path]:
-    """Four GPUs of a driver, six RDMA ports, two of them in a bond, and a plain interface."""
+    """Four GPUs of a driver, six RDMA ports, two in a bond and two in a state that none has, and a plain interface."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
         gpus, nics = switched(4, 6)
         nics[1:3] = [replace(each, netdevs=(replace(each.netdevs[0], master="bond0"),)) for each in nics[1:3]]
+        nics[4:6] = [replace(each, phys_state="4: ACTIVE") for each in nics[4:6]]
         slaves = tuple(each.netdevs[0].name for each in nics[1:3])
         files = {f"proc/driver/nvidia/gpus/{gpu.address}/information": "GPU UUID: GPU-1\nModel: H100" for gpu in gpus}
         files |= {"proc/self/status": "Cpus_allowed_list: 0-5", "proc/self/cgroup": "0::/job"}
