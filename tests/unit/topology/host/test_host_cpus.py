@@ -63,7 +63,7 @@ def test_affinity_alone(tmp_path: Path) -> None:
         ("0::/job/step", {"job/step/cpu.max": "max", "job/cpuset.cpus.effective": "0-3"}, (0, 1, 2, 3)),
         ("0::/", {"cpuset.cpus.effective": "4-5"}, (4, 5)),
         ("0::/docker/1f", {"cpuset.cpus.effective": "4-5"}, (4, 5)),
-        ("0::/../other", {"cpuset.cpus.effective": "4-5", "other/cpuset.cpus.effective": "0"}, (4, 5)),
+        ("0::/../other", {"cpuset.cpus.effective": "4-5", "../other/cpuset.cpus.effective": "0"}, (4, 5)),
         ("3:cpuset:/job\n0::/", {"cpuset/job/cpuset.effective_cpus": "6", "cpuset/cpuset.cpus": "0-7"}, (6,)),
         ("3:cpuset,cpu:/job\n0::/", {"cpuset/job/cpuset.cpus": "1,9"}, (1,)),
         ("5:cpu:/job\n0::/job", {"unified/job/cpuset.cpus.effective": "2"}, (2,)),
