@@ -86,6 +86,15 @@ def test_functions_as_plain_folders_have_no_place_in_the_tree(tmp_path: Path) ->
     assert bus.function("0004:05:00.0") == PciFunction("0004:05:00.0", class_code=0x030000)
 
 
+def test_a_plain_folder_is_where_another_path_says_that_it_is(tmp_path: Path) -> None:
+    card = nic("mlx5_0", f"{SWITCH}/0000:1a:00.0")
+    write_machine(tmp_path, nics=[card])
+    told = discover(tmp_path)
+    (tmp_path / "sys/bus/pci/devices/0000:1a:00.0").unlink()
+    write(tmp_path, "sys/bus/pci/devices/0000:1a:00.0/class", "0x020000")
+    assert discover(tmp_path) == told
+
+
 @pytest.mark.parametrize(
     ("speed", "width", "told"),
     [
