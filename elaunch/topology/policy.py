@@ -67,8 +67,11 @@ def bind(topology: Topology, slots: int, wishes: Wishes) -> NodeBinding:
     _demand_route(machine, placed, wishes, override, picked)
     cpus = bind_cpus(topology, placed, wishes.cpu_bind)
     ranks = tuple(_rank(machine, p, k, c) for p, k, c in zip(placed, picked, cpus, strict=True))
-    said = (*override.warnings, *remarks.all_of(topology, machine.distances, ranks, wishes, machine.refused))
-    said = (*said, *dict.fromkeys(c.warning for c in cpus if c.warning))
+    said = (
+        *override.warnings,
+        *remarks.all_of(topology, machine.distances, ranks, wishes, machine.refused),
+        *remarks.by_rank((p.local_rank, c.warning) for p, c in zip(placed, cpus, strict=True) if c.warning),
+    )
     return NodeBinding(ranks, _shared(picked, candidates, machine), _left_out(machine, ranks, policy), said)
 
 

@@ -1,19 +1,21 @@
 """What each port is for, so far as the machine shows it: compute, management, storage, or nothing of hardware at all.
 
 A port's state plays no part: a compute port that is down is still one, so that rails and choices stay as they are when
-a link comes and goes. ``usable`` says which of them can be used now.
+a link comes and goes (a port that is down counts with the rate of its like that are up). ``usable`` says which of them
+can be used now.
 """
 
 from __future__ import annotations
 
 import enum
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from elaunch.topology.distance import Distances
 from elaunch.topology.level import Level
-from elaunch.topology.machine import LinkLayer, PciFunction, Port, PortState, Topology
+from elaunch.topology.machine import LinkLayer, PciFunction, Port, Topology
 from elaunch.topology.naming import listed, ordered
 
 
@@ -158,39 +160,44 @@ def _far(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
 
 def _other_link_layer(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
     """One job speaks one link layer: that of the most bandwidth, InfiniBand where that is equal or not known."""
-    layers = {p.link_layer for p in ports if is_fabric(p)} - {LinkLayer.UNKNOWN}
+    fabric = [p for p in ports if is_fabric(p) and p.link_layer is not LinkLayer.UNKNOWN]
+    layers = {p.link_layer for p in fabric}
     if len(layers) < 2:
         return {}
-    rates = {layer: sum(p.rate or 0.0 for p in ports if p.link_layer is layer) for layer in layers}
-    known = all(p.rate for p in ports if p.link_layer in layers and p.state is not PortState.DOWN)
-    counts = {layer: sum(p.link_layer is layer for p in ports) for layer in layers}
-    weights = rates if known else {layer: float(count) for layer, count in counts.items()}
-    chosen = max(layers, key=lambda la: (weights[la], la is LinkLayer.INFINIBAND, la.value))
-    found: dict[str, Decision] = {}
-    for port in ports:
-        if port.link_layer in layers and port.link_layer is not chosen:
-            text = f"{port.id} is {port.link_layer.value}, the compute ports ({counts[chosen]}) are {chosen.value}"
-            found[port.id] = Role.STORAGE, "link_layer", text
-    return found
+    rates = _rates(topology, fabric)
+    known = len(rates) == len(fabric)
+    weights: Counter[LinkLayer] = Counter()
+    for port in fabric:
+        weights[port.link_layer] += round(rates[port.id]) if known else 1
+    chosen = max(layers, key=lambda layer: (weights[layer], layer is LinkLayer.INFINIBAND, layer.value))
+    count = sum(p.link_layer is chosen for p in fabric)
+    text = "{} is {}, and the compute ports ({}) are {}"
+    return {
+        p.id: (Role.STORAGE, "link_layer", text.format(p.id, p.link_layer.value, count, chosen.value))
+        for p in fabric
+        if p.link_layer is not chosen
+    }
 
 
 def _slower_model(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
     """A slower adapter of another model is there for something else; one of the same model is degraded, and is kept."""
     functions = {f.address: f for f in topology.functions}
-    up = {p.id: p.rate for p in ports if p.rate and p.state not in (PortState.DOWN, PortState.INIT)}
-    if not up:
-        return {}
-    most = max(up.values())
-    fast = {_model(p, functions) for p in ports if up.get(p.id, 0.0) * 2 > most}
+    rates = _rates(topology, ports)
+    most = max(rates.values(), default=0.0)
+    fast = {_model(p, functions) for p in ports if rates.get(p.id, 0.0) * 2 > most}
     found: dict[str, Decision] = {}
     for port in ports:
-        rate, model = up.get(port.id), _model(port, functions)
-        if rate is None or rate * 2 > most:
-            continue
-        if (model is not None and model not in fast) or not is_fabric(port):
+        rate, model = rates.get(port.id), _model(port, functions)
+        if rate is not None and rate * 2 <= most and ((model and model not in fast) or not is_fabric(port)):
             text = f"{port.id} runs at {rate:g} Gbit/s and is another adapter than those of {most:g} Gbit/s"
             found[port.id] = Role.STORAGE if port.rdma else Role.MANAGEMENT, "slower", text
     return found
+
+
+def _rates(topology: Topology, ports: list[Port]) -> dict[str, float]:
+    """Gbit/s where known; of a port that is down, that of its like."""
+    distances = Distances(topology)
+    return {p.id: rate for p in ports if (rate := distances.nominal_rate(p))}
 
 
 def _model(port: Port, functions: dict[str, PciFunction]) -> tuple[int | None, int] | None:
