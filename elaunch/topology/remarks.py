@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from elaunch.topology.binding import RankBinding, Refused, Wishes
-from elaunch.topology.distance import Distances
+from elaunch.topology.distance import Distances, Model
 from elaunch.topology.level import Level
-from elaunch.topology.machine import Port, PortState, Topology
+from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import listed, names, near, ordered
 from elaunch.topology.roles import is_fabric
 
@@ -26,7 +26,7 @@ def all_of(
         *_only_far(ranks),
         *_lost(ranks, refused),
         *_sockets(ranks),
-        *_slower_than_peers(ranks),
+        *_slower_than_like(distances, ranks),
         *_too_few(ranks, wishes.nics_per_rank),
         *_unknown_excludes(topology, wishes),
     )
@@ -96,15 +96,17 @@ def _sockets(ranks: tuple[RankBinding, ...]) -> list[str]:
     return [f"no RDMA on this machine: ranks reach each other by sockets over {listed(p.id for p in used)}"]
 
 
-def _slower_than_peers(ranks: tuple[RankBinding, ...]) -> list[str]:
-    """A link that came up with fewer lanes or at a lower speed than its like."""
-    used = {p.id: p for rank in ranks for p in rank.ports if p.rate and p.state is not PortState.DOWN}
-    said: list[str] = []
-    for port in ordered(used.values()):
-        like = [p.rate for p in used.values() if p.rate and p.link_layer is port.link_layer and p.rdma == port.rdma]
-        if port.rate and port.rate < max(like):
-            said.append(f"{port.id} runs at {port.rate:g} Gbit/s, its like at {max(like):g}")
-    return said
+def _slower_than_like(distances: Distances, ranks: tuple[RankBinding, ...]) -> list[str]:
+    """A link that came up with fewer lanes or at a lower speed than others of its model."""
+    used = ordered({p.id: p for rank in ranks for p in rank.ports}.values())
+    most: dict[Model, float] = {}
+    for port in used:
+        most[distances.model(port)] = max(port.rate or 0.0, most.get(distances.model(port), 0.0))
+    return [
+        f"{port.id} runs at {port.rate:g} Gbit/s, its like at {most[distances.model(port)]:g}"
+        for port in used
+        if port.rate and port.rate < most[distances.model(port)]
+    ]
 
 
 def _too_few(ranks: tuple[RankBinding, ...], wanted: int | None) -> list[str]:
