@@ -70,7 +70,9 @@ class Distances:
         return self._above_host_bridge(device, port)
 
     def bandwidth(self, device: Device, port: Port) -> float | None:
-        way = self.level(device, port)
+        return self._bandwidth(device, port, self.level(device, port))
+
+    def _bandwidth(self, device: Device, port: Port, way: Level) -> float | None:
         links = [_link(f) for f in self._way(device.pci, port.pci)] if way is not Level.LOC else []
         known = [link for link in links if link is not None]
         if way is Level.SYS and known:
@@ -84,12 +86,12 @@ class Distances:
         """``ports`` in groups, the nearest first; those of one group are equally near. Where the bandwidth of one of
         them is not known, the levels alone decide."""
         everything = ordered(ports)
-        measured = {p.id: self.bandwidth(device, p) for p in everything}
-        comparable = all(b is not None for b in measured.values())
+        levels = [self.level(device, p) for p in everything]
+        carried = [self._bandwidth(device, p, way) for p, way in zip(everything, levels, strict=True)]
+        comparable = None not in carried
         groups: dict[tuple[float, Level], list[Port]] = {}
-        for port in everything:
-            carried = measured[port.id] if comparable else 0.0
-            groups.setdefault((-(carried or 0.0), self.level(device, port)), []).append(port)
+        for port, way, most in zip(everything, levels, carried, strict=True):
+            groups.setdefault((-(most or 0.0) if comparable else 0.0, way), []).append(port)
         return [tuple(groups[key]) for key in sorted(groups)]
 
     def nominal_rate(self, port: Port) -> float | None:

@@ -20,6 +20,7 @@ class PciTree:
         self.functions = {f.address: f for f in topology.functions}
         self._bridges: dict[str, Way] = {}
         self._switches: dict[str, Way] = {}
+        self._roots: dict[str, str] = {}
 
     def bridges(self, address: str) -> Way:
         """The bridges above ``address``; none where it is not known."""
@@ -48,13 +49,16 @@ class PciTree:
 
     def root(self, address: str) -> str:
         """The host bridge above ``address``, empty where it is not known."""
-        function = self.functions.get(address)
-        return next((f.root for f in (function, *self.bridges(address)) if f is not None and f.root), "")
+        found = self._roots.get(address)
+        if found is None:
+            ways = (self.functions.get(address), *self.bridges(address))
+            found = self._roots[address] = next((f.root for f in ways if f is not None and f.root), "")
+        return found
 
     def numa(self, address: str) -> int | None:
         """The NUMA node that ``address`` or a bridge above it is on."""
-        function = self.functions.get(address)
-        return next((f.numa for f in (function, *self.bridges(address)) if f is not None and f.numa is not None), None)
+        ways = (self.functions.get(address), *self.bridges(address))
+        return next((f.numa for f in ways if f is not None and f.numa is not None), None)
 
 
 def first_shared(ours: Way, theirs: Way) -> tuple[int, int] | None:

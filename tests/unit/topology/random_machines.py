@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from elaunch.topology.machine import LinkLayer, PortState, Topology
+from elaunch.topology.distance import Distances
+from elaunch.topology.machine import LinkLayer, PortState, ToldLevel, Topology
 from tests.unit.topology.machines import CX6, CX7, Machine
 
 Thing = TypeVar("Thing")
@@ -60,6 +61,37 @@ def found_otherwise(topology: Topology, seed: int) -> Topology:
         devices=tuple(devices),
         ports=tuple(_shuffled(dice, ports)),
         functions=tuple(_shuffled(dice, topology.functions)),
+        numa=tuple(_shuffled(dice, topology.numa)),
+    )
+
+
+def as_a_matrix_tells(topology: Topology) -> Topology:
+    """The same machine as the text of ``nvidia-smi topo -m`` shows it: names and levels, no addresses."""
+    distances = Distances(topology)
+    levels = tuple(
+        ToldLevel(f"GPU{d.index}", p.id, distances.level(d, p)) for d in topology.devices for p in topology.ports
+    )
+    devices = tuple(replace(d, id=f"GPU{d.index}", pci="", uuid="") for d in topology.devices)
+    ports = tuple(replace(p, pci="", rate=None, state=PortState.UNKNOWN) for p in topology.ports if p.rdma)
+    return replace(topology, source="nvidia-smi", devices=devices, ports=ports, functions=(), levels=levels)
+
+
+def equal_ports(topology: Topology) -> Topology:
+    """``topology`` with adapters of one model throughout."""
+    ports = tuple(replace(p, rate=400.0, link_layer=LinkLayer.INFINIBAND) if p.rdma else p for p in topology.ports)
+    nics = {p.pci for p in ports if p.rdma}
+    functions = tuple(replace(f, device=CX7[1]) if f.address in nics else f for f in topology.functions)
+    return replace(topology, ports=ports, functions=functions)
+
+
+def shuffled(topology: Topology, seed: int) -> Topology:
+    """``topology`` with its parts in another order, and nothing else changed."""
+    dice = random.Random(seed)
+    return replace(
+        topology,
+        devices=tuple(_shuffled(dice, topology.devices)),
+        ports=tuple(_shuffled(dice, topology.ports)),
+        levels=tuple(_shuffled(dice, topology.levels)),
         numa=tuple(_shuffled(dice, topology.numa)),
     )
 

@@ -51,6 +51,15 @@ def test_a_degraded_port_is_a_difference() -> None:
     )
 
 
+def test_ports_of_one_address_are_told_apart() -> None:
+    topology = machines.pairs()
+    one = next(p for p in topology.ports if p.nic == "mlx5_0")
+    two = replace(topology, ports=(*topology.ports, replace(one, number=2, rate=100.0)))
+    assert digest(two) != digest(topology)
+    assert digest(replace(two, ports=two.ports[::-1])) == digest(two)
+    assert digest(replace(two, ports=(*topology.ports, replace(one, number=2, rate=200.0)))) != digest(two)
+
+
 def test_differences_are_sentences() -> None:
     topology = machines.pairs()
     first, *rest = topology.devices

@@ -15,7 +15,14 @@ from elaunch.topology.level import Level
 from elaunch.topology.machine import LinkLayer, NumaNode, Topology
 from elaunch.topology.policy import bind
 from elaunch.topology.rails import rails
-from tests.unit.topology.random_machines import down, found_otherwise, machines
+from tests.unit.topology.random_machines import (
+    as_a_matrix_tells,
+    down,
+    equal_ports,
+    found_otherwise,
+    machines,
+    shuffled,
+)
 
 SEEDS = st.integers(0, 1 << 30)
 WISHES = st.builds(
@@ -53,6 +60,21 @@ def test_the_order_in_which_things_are_found_changes_no_binding(topology: Topolo
     assert [p.pci for p in here.shared] == [p.pci for p in there.shared]
     assert {(r.port.pci, r.code) for r in here.refused} == {(r.port.pci, r.code) for r in there.refused}
     assert _rails(topology) == _rails(other)
+
+
+@given(machines(), WISHES, SEEDS)
+def test_the_order_of_rows_and_columns_changes_no_binding(topology: Topology, wishes: Wishes, seed: int) -> None:
+    told = as_a_matrix_tells(topology)
+    assert bound(told, wishes) == bound(shuffled(told, seed), wishes)
+    assert digest(told) == digest(shuffled(told, seed))
+
+
+@given(machines())
+def test_a_matrix_gives_each_device_a_port_as_near_as_the_tree_does(topology: Topology) -> None:
+    """Rates, models and link layers are not in it, so here they are the same throughout."""
+    topology = equal_ports(topology)
+    here, there = bound(topology, Wishes()), bound(as_a_matrix_tells(topology), Wishes())
+    assert [r.level for r in here.ranks] == [r.level for r in there.ranks]
 
 
 def _rails(topology: Topology) -> dict[tuple[str, int], int]:
