@@ -87,6 +87,8 @@ def test_memory_of_devices_is_no_place_for_ranks() -> None:
     assert lists(bound(with_memory, "numa")) == lists(bound(topology, "numa"))
     odd = replace(with_memory, devices=tuple(replace(d, numa=252) for d in topology.devices))
     assert {r.memory for r in bound(odd, "numa").ranks} == {None}
+    without_devices = replace(machines.cpu_only(), numa=(NumaNode(252), *machines.cpu_only().numa))
+    assert [r.numa for r in bound(without_devices, "numa", 4).ranks] == [0, 1, 0, 1]
 
 
 def test_a_device_without_a_node_is_bound_by_the_cpus_near_it() -> None:

@@ -198,6 +198,7 @@ CHANGES = {
     "count": lambda t: replace(t, devices=t.devices[1:]),
     "node": lambda t: _device(t, numa=7),
     "place": _moved,
+    "lanes": lambda t: replace(t, functions=tuple(replace(f, width=8) for f in t.functions)),
     "rate": lambda t: _port(t, rate=50.0),
     "layer": lambda t: _port(t, link_layer=LinkLayer.OMNIPATH),
     "ports": lambda t: replace(t, ports=t.ports[1:]),
