@@ -113,6 +113,13 @@ def test_links_are_as_claimed(tmp_path: Path, speed: str, width: str, told: tupl
     assert (function.speed, function.width) == told
 
 
+def test_an_idle_gpu_is_as_fast_as_one_at_work(tmp_path: Path) -> None:
+    device = replace(gpu("pci0000:15/0000:19:00.0"), speed="2.5 GT/s PCIe")
+    write_machine(tmp_path, [device])
+    write(tmp_path, f"sys/devices/{device.path}/max_link_speed", "32.0 GT/s PCIe")
+    assert functions(discover(tmp_path))["0000:19:00.0"].speed == 32.0
+
+
 def test_a_function_that_answers_no_more_is_named(tmp_path: Path) -> None:
     write_machine(tmp_path, [replace(gpu("pci0000:15/0000:19:00.0"), speed="Unknown", width=63)])
     assert discover(tmp_path).notes == ("PCI function 0000:19:00.0 answers no more: it has fallen off the bus",)
