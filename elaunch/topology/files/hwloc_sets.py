@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from elaunch.errors import TopologyError
 from elaunch.topology.cpus import CpuSet, parse_mask
 from elaunch.topology.files.markup import Element
-from elaunch.topology.files.wording import defect
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import NumaNode
 
 _INFINITE = "0xf...f"
@@ -32,7 +32,7 @@ def numa_nodes(machine: Element) -> list[NumaNode]:
         if element.get("type") == "NUMANode":
             number = element.get("os_index")
             if not number.isdecimal() or not number.isascii() or len(number) > 6:
-                raise defect(element.line, f"found a NUMA node with os_index '{number[:20]!a}'", "expected a number")
+                raise defect(element.line, f"os_index of a NUMA node is {quoted(number)}", "expected a number")
             if len(nodes) >= _MOST_NODES:
                 raise defect(element.line, f"found over {_MOST_NODES} NUMA nodes", "expected those of one machine")
             nodes.setdefault(int(number), NumaNode(int(number), cpus_of(element, "cpuset")))

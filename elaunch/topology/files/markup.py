@@ -10,7 +10,7 @@ from elaunch.errors import TopologyError
 from elaunch.topology.files.wording import defect, quoted
 
 DEEPEST = 64
-MOST_ELEMENTS = 200_000
+MOST_ELEMENTS = 100_000
 MOST_ATTRIBUTES = 64
 LONGEST_ATTRIBUTE = 32_768
 """Characters: the mask of the largest set of CPUs that is accepted fits."""

@@ -99,7 +99,7 @@ class _Meaning:
         words = self._words(gpu, nic)
         if not words:
             return None
-        if len(set(words)) > 1:
+        if len({_LEVELS.get(word, word) for word in words}) > 1:
             self._contradictions.append(f"{gpu} and {nic}")
         level = _LEVELS.get(words[0])
         if level is None:

@@ -66,8 +66,9 @@ def _content(path: Path) -> bytes:
 
 
 def _tree(folder: Path) -> Topology:
+    root = _root(folder)
     discovery = importlib.import_module("elaunch.topology.host.discovery")
-    machine: Topology = discovery.discover(_root(folder))
+    machine: Topology = discovery.discover(root)
     return machine
 
 
