@@ -44,8 +44,10 @@ def parse(data: bytes) -> Element:
     try:
         builder.parser.Parse(data[start:], True)
     except expat.ExpatError as error:
-        what = expat.ErrorString(error.code) or "a fault"
-        raise defect(error.lineno + builder.first_line, f"found {what}", "expected well-formed XML") from error
+        what = expat.ErrorString(error.code) or "unknown"
+        raise defect(
+            error.lineno + builder.first_line, f"found a fault ({what})", "expected well-formed XML"
+        ) from error
     except (LookupError, ValueError) as error:  # an encoding that Python does not know, or cannot map
         raise TopologyError("line 1: found an encoding that cannot be read; expected UTF-8") from error
     assert builder.root is not None  # expat refuses a document without an element

@@ -139,7 +139,9 @@ class _Meaning:
         if short := [name for name, row in rows.items() if len(row.cells) < len(columns)]:
             self._notes.append(f"the rows of {listed(short)} are cut")
         if self._matrix.twice:
-            self._notes.append(f"there is more than one row of {listed(self._matrix.twice)}; the first holds")
+            self._notes.append(
+                f"there is more than one row of {listed(list(dict.fromkeys(self._matrix.twice)))}; the first holds"
+            )
         if self._contradictions:
             self._notes.append(f"rows contradict each other on {listed(self._contradictions)}; that of the GPU holds")
         if self._unknown:

@@ -14,7 +14,7 @@ from elaunch.topology.files.archives import is_archive, unpacked
 from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import Topology
 
-LARGEST = 16 << 20
+LARGEST = 8 << 20
 """Bytes of a description that is read; lstopo writes under 2 MiB for the largest machines that there are."""
 
 _EXPECTED = "NCCL or hwloc XML, the text of nvidia-smi topo -m, or a sysfs tree as a folder or tar archive"

@@ -163,8 +163,8 @@ def test_numa_nodes_that_claim_the_same_cpus_are_named() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"<system", "line 1: found unclosed token; expected well-formed XML"),
-        (b"\n\n<system>\n<cpu></system>", "line 4: found mismatched tag; expected well-formed XML"),
+        (b"<system", "line 1: found a fault (unclosed token); expected well-formed XML"),
+        (b"\n\n<system>\n<cpu></system>", "line 4: found a fault (mismatched tag); expected well-formed XML"),
         (around("<pci/>"), "line 1: busid of 'pci' is none; expected a PCI address like 0000:3b:00.0"),
         (around('<pci busid="x"/>'), "line 1: busid of 'pci' is 'x'; expected a PCI address like 0000:3b:00.0"),
         (

@@ -68,15 +68,15 @@ CODES = '<system version="1"><cpu numaid="\x9b31m\u202e&#10;."/></system>'
     [
         (ENTITIES, "line 1: found a document type with declarations of its own; expected none"),
         (EXTERNAL, "line 1: found a document type with declarations of its own; expected none"),
-        ("\n<system>&undefined;</system>", "line 2: found undefined entity; expected well-formed XML"),
+        ("\n<system>&undefined;</system>", "line 2: found a fault (undefined entity); expected well-formed XML"),
         (DEEP, "line 1: found elements 65 deep; expected no more than 64"),
         (MANY, "line 1: found more than 100000 elements; expected a description of one machine"),
         (LONG, "line 1: found 32769 characters in 'version'; expected at most 32768"),
         (WIDE, "line 1: found 100 attributes in 'system'; expected at most 64"),
         (CODES, r"line 1: numaid of 'cpu' is '\x9b31m\x202e\x0a.'; expected a whole number"),
         ("<graphs version='1'/>", "line 1: found the element 'graphs'; expected 'system' (NCCL) or 'topology' (hwloc)"),
-        ("<", "line 1: found unclosed token; expected well-formed XML"),
-        ("<system>\x00</system>", "line 1: found not well-formed (invalid token); expected well-formed XML"),
+        ("<", "line 1: found a fault (unclosed token); expected well-formed XML"),
+        ("<system>\x00</system>", "line 1: found a fault (not well-formed (invalid token)); expected well-formed XML"),
         (
             "<?xml version='1.0' encoding='no'?><system/>",
             "line 1: found an encoding that cannot be read; expected UTF-8",
@@ -102,6 +102,6 @@ def test_a_huge_file_is_refused_at_once(tmp_path: Path, line: bytes) -> None:
     with (tmp_path / "huge").open("wb") as file:
         file.write(b"<system>\n")
         file.truncate(50 << 20)
-    assert refused(tmp_path / "huge") == "found more than 16 MiB; expected the description of one machine"
+    assert refused(tmp_path / "huge") == "found more than 8 MiB; expected the description of one machine"
     (tmp_path / "large").write_bytes(line * (LARGEST // len(line)))
     assert "expected" in refused(tmp_path / "large")
