@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import stat
 from pathlib import Path
@@ -12,6 +11,7 @@ from elaunch.errors import TopologyError
 from elaunch.topology.files import hwloc_xml, markup, nccl_xml, nvidia_smi
 from elaunch.topology.files.archives import is_archive, unpacked
 from elaunch.topology.files.wording import defect, quoted
+from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
 
 LARGEST = 8 << 20
@@ -66,10 +66,7 @@ def _content(path: Path) -> bytes:
 
 
 def _tree(folder: Path) -> Topology:
-    root = _root(folder)
-    discovery = importlib.import_module("elaunch.topology.host.discovery")
-    machine: Topology = discovery.discover(root)
-    return machine
+    return discover(_root(folder))
 
 
 def _root(folder: Path) -> Path:

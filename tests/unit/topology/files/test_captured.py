@@ -177,3 +177,18 @@ def test_every_derived_nic_is_there() -> None:
         names = {port.nic for port in found.ports}
         assert set(filter(None, row["candidates_at_best_level"].split(","))) <= names, row
         assert found.devices[int(row["gpu"])].id == row["gpu_busid"], row
+
+
+@pytest.mark.parametrize("path", captured.files("sysfs", "*.tar.gz"), ids=lambda path: path.name)
+def test_a_captured_tree_is_read_from_its_archive_and_from_its_folder(path: Path, tmp_path: Path) -> None:
+    packed = read(path)
+    assert packed.source == "sysfs"
+    folder = captured.unpacked(path.name, tmp_path)
+    assert read(folder) == packed
+    if (folder / "sys/bus").is_dir():
+        assert read(folder / "sys") == packed
+
+
+def test_of_the_archived_server_all_devices_and_ports_are_found() -> None:
+    found = machine("sysfs/h100_8gpu_12nic_RECONSTRUCTED.tar.gz")
+    assert (len(found.devices), sum(port.rdma for port in found.ports), len(found.numa)) == (8, 12, 2)
