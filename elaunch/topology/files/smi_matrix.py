@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from elaunch.topology.files.wording import defect
 
-CPUS, NUMA, MEMORY = "CPU AFFINITY", "NUMA AFFINITY", "GPU NUMA ID"
+CPUS, NUMA = "CPU AFFINITY", "NUMA AFFINITY"
 MOST_DEVICES = 512
 _LONGEST_HEADER = 64
 
@@ -148,10 +148,7 @@ def _row(fields: list[str], exact: bool, matrix: Matrix) -> Row:
     tail = fields[count:]
     if not exact:
         tail = _placed(tail, matrix.titles)
-    for place, title in enumerate(matrix.titles):
-        # under GPU NUMA ID, nvidia-smi prints one tab more than above it
-        value = tail[-1] if title == MEMORY and len(tail) > place else tail[place] if place < len(tail) else ""
-        row.tail[title] = value
+    row.tail = {title: tail[place] if place < len(tail) else "" for place, title in enumerate(matrix.titles)}
     return row
 
 

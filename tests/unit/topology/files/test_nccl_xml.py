@@ -106,6 +106,12 @@ def test_what_nothing_tells_the_kind_of_is_kept_and_noted() -> None:
     assert machine.notes == ("neither class nor ids say what these PCI functions are: 0000:01:00.0",)
 
 
+def test_what_has_functions_below_it_is_a_bridge_whatever_it_says() -> None:
+    machine = parse(around('<pci busid="01:00.0"><pci busid="02:00.0" class="0x030200"/></pci>'))
+    assert [(device.id, device.index) for device in machine.devices] == [("0000:02:00.0", 0)]
+    assert machine.notes == ()
+
+
 def test_devices_without_an_index_are_numbered_by_address() -> None:
     pcis = [f'<pci busid="{bus}:00.0" class="0x030200"/>' for bus in ("0b", "0a", "0c")]
     assert [(d.id, d.index) for d in parse(around("".join(pcis))).devices] == [

@@ -112,6 +112,12 @@ def test_a_cut_text_gives_what_it_holds() -> None:
     )
 
 
+def test_a_row_of_which_only_the_name_is_left_is_no_header() -> None:
+    machine = parse(b"     GPU0 NIC0\nGPU0\nNIC0 PIX   X\n")
+    assert levels(machine) == {("GPU0", "NIC0:1"): "PIX"}
+    assert machine.notes == ("no legend names NIC0", "the rows of GPU0 are cut")
+
+
 def test_a_missing_row_is_read_off_the_others() -> None:
     lines = TABS.split("\n")
     machine = parse("\n".join([lines[0], *lines[2:]]).encode())
