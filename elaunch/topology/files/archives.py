@@ -70,10 +70,15 @@ class _Bounded(io.RawIOBase):
         self._left = LARGEST
 
     def read(self, size: int = -1) -> bytes:
-        data = self._file.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        try:
+            data = self._file.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
+        except OSError as error:
+            if error.errno is not None:
+                raise
+            raise tarfile.ReadError("cannot be decompressed") from error  # bz2 says so, and gzip of a bad checksum
         self._left -= len(data)
         if self._left < 0:
-            raise TopologyError(f"found more than {LARGEST >> 20} MiB in the archive; expected a sysfs tree")
+            raise TopologyError(f"found over {LARGEST >> 20} MiB in the archive; expected a sysfs tree")
         return data
 
 
@@ -81,7 +86,7 @@ def _extract(archive: tarfile.TarFile, folder: Path) -> None:
     links: list[tuple[Path, str]] = []
     for count, member in enumerate(archive, start=1):
         if count > MOST_ENTRIES:
-            raise TopologyError(f"found more than {MOST_ENTRIES} entries in the archive; expected a sysfs tree")
+            raise TopologyError(f"found over {MOST_ENTRIES} entries in the archive; expected a sysfs tree")
         place = _place(folder, member.name)
         if member.issym():
             links.append((place, member.linkname))

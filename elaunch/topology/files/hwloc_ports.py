@@ -14,6 +14,7 @@ _KINDS = {"2": {_NETWORK}, "3": {_OPENFABRICS}, "16": {_NETWORK}, "32": {_OPENFA
 """By osdev_type: numbers up to version 2, and bits from 3 on, where an RDMA device has that of the network too."""
 _STATE = re.compile(r"Port([0-9]{1,3})State")
 _STATES = {"1": PortState.DOWN, "2": PortState.INIT, "3": PortState.INIT, "4": PortState.ACTIVE}
+_MOST_PORTS = 16
 _GUID = re.compile(r"[0-9a-fA-F]{4}(?::[0-9a-fA-F]{4}){3}")
 
 
@@ -60,27 +61,33 @@ def _rdma(element: Element, interfaces: list[Element], function: PciFunction) ->
     label = name(element.get("name"), element.line)
     infos = _infos(element)
     states = {int(match[1]): state for key, state in infos.items() if (match := _STATE.fullmatch(key))}
+    numbers = sorted(states)[:_MOST_PORTS] or [1]
     guid = infos.get("NodeGUID", "")
+    on = _by_port(interfaces, numbers)
     return [
         Port(
             nic=label,
             number=number,
             pci=function.address,
             numa=function.numa,
-            interfaces=tuple(name(i.get("name"), i.line) for i in interfaces if _is_on(i, number, len(states))),
+            interfaces=tuple(on.get(number, ())),
             link_layer=kinds.link_layer(label, function),
             state=_STATES.get(states.get(number, ""), PortState.UNKNOWN),
             guid=guid.lower() if _GUID.fullmatch(guid) else "",
             virtual_function=kinds.is_virtual_function(function),
         )
-        for number in sorted(states) or [1]
+        for number in numbers
     ]
 
 
-def _is_on(interface: Element, number: int, count: int) -> bool:
-    """Whether an interface is on a port: it says so, there is no other port, or else the first is taken for it."""
-    said = _infos(interface).get("Port", "")
-    return said == str(number) if said and count > 1 else number == 1 or count == 1
+def _by_port(interfaces: list[Element], numbers: list[int]) -> dict[int, list[str]]:
+    """The interfaces on each port: where they say that they are, else on the first."""
+    found: dict[int, list[str]] = {}
+    for interface in interfaces:
+        said = _infos(interface).get("Port", "")
+        number = next((number for number in numbers if said == str(number)), numbers[0])
+        found.setdefault(number, []).append(name(interface.get("name"), interface.line))
+    return found
 
 
 def _kind(element: Element) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elaunch.errors import TopologyError
-from elaunch.topology.cpus import CpuSet, parse_mask
+from elaunch.topology.cpus import MOST, CpuSet, parse_mask
 from elaunch.topology.files.markup import Element
-from elaunch.topology.files.wording import defect
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import NumaNode
 
 _INFINITE = "0xf...f"
@@ -28,14 +28,19 @@ def cpus_of(element: Element, attribute: str) -> CpuSet:
 def numa_nodes(machine: Element) -> list[NumaNode]:
     """The NUMA nodes; of a machine that has none (version 1 without NUMA), one with all its CPUs."""
     nodes: dict[int, NumaNode] = {}
+    count = 0
     for element in _objects(machine):
         if element.get("type") == "NUMANode":
             number = element.get("os_index")
             if not number.isdecimal() or not number.isascii() or len(number) > 6:
-                raise defect(element.line, f"found a NUMA node with os_index '{number[:20]!a}'", "expected a number")
+                raise defect(element.line, f"os_index of a NUMA node is {quoted(number)}", "expected a number")
             if len(nodes) >= _MOST_NODES:
                 raise defect(element.line, f"found over {_MOST_NODES} NUMA nodes", "expected those of one machine")
-            nodes.setdefault(int(number), NumaNode(int(number), cpus_of(element, "cpuset")))
+            cpus = cpus_of(element, "cpuset")
+            count += len(cpus)
+            if count > 2 * MOST:
+                raise defect(element.line, f"found over {2 * MOST} CPUs in all", "expected those of one machine")
+            nodes.setdefault(int(number), NumaNode(int(number), cpus))
     return sorted(nodes.values(), key=lambda node: node.number) or [NumaNode(0, cpus_of(machine, "cpuset"))]
 
 

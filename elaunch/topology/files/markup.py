@@ -10,7 +10,7 @@ from elaunch.errors import TopologyError
 from elaunch.topology.files.wording import defect, quoted
 
 DEEPEST = 64
-MOST_ELEMENTS = 200_000
+MOST_ELEMENTS = 100_000
 MOST_ATTRIBUTES = 64
 LONGEST_ATTRIBUTE = 32_768
 """Characters: the mask of the largest set of CPUs that is accepted fits."""
@@ -44,8 +44,10 @@ def parse(data: bytes) -> Element:
     try:
         builder.parser.Parse(data[start:], True)
     except expat.ExpatError as error:
-        what = expat.ErrorString(error.code) or "a fault"
-        raise defect(error.lineno + builder.first_line, f"found {what}", "expected well-formed XML") from error
+        what = expat.ErrorString(error.code) or "unknown"
+        raise defect(
+            error.lineno + builder.first_line, f"found a fault ({what})", "expected well-formed XML"
+        ) from error
     except (LookupError, ValueError) as error:  # an encoding that Python does not know, or cannot map
         raise TopologyError("line 1: found an encoding that cannot be read; expected UTF-8") from error
     assert builder.root is not None  # expat refuses a document without an element

@@ -7,7 +7,7 @@ then follows from its children, its class or its ids, and where none tells it th
 from __future__ import annotations
 
 from elaunch.errors import TopologyError
-from elaunch.topology.cpus import CpuSet, cpu_set, parse_mask
+from elaunch.topology.cpus import MOST, CpuSet, cpu_set, parse_mask
 from elaunch.topology.files import kinds, markup
 from elaunch.topology.files.assembly import assemble
 from elaunch.topology.files.markup import Element
@@ -18,6 +18,7 @@ from elaunch.topology.files.wording import defect, listed, quoted
 from elaunch.topology.machine import Device, NumaNode, PciFunction, Port, Topology
 
 _VERSIONS = ("1", "2")
+_MOST_REPEATED = 1024
 
 
 def parse(data: bytes) -> Topology:
@@ -53,6 +54,7 @@ class _Reader:
         self._devices: list[Device] = []
         self._ports: dict[str, Port] = {}
         self._numa: dict[int, CpuSet] = {}
+        self._cpus = 0
         self._unknown: list[str] = []
         self._repeated: dict[str, int] = {}
 
@@ -60,7 +62,11 @@ class _Reader:
         number = integer(element, "numaid")
         numa = number if number is not None and number >= 0 else None
         if numa is not None:
-            self._numa[numa] = cpu_set((*self._numa.get(numa, ()), *_affinity(element)))
+            cpus = _affinity(element)
+            self._cpus += len(cpus)
+            if self._cpus > 2 * MOST:
+                raise defect(element.line, f"found over {2 * MOST} CPUs in all", "expected those of one machine")
+            self._numa[numa] = cpu_set((*self._numa.get(numa, ()), *cpus))
         self._nets(element, None, numa)
         for child in element.all("pci"):
             self._pci(child, "", numa)
@@ -82,7 +88,7 @@ class _Reader:
             if not element.all("pci"):
                 self.notes.append(f"{where} is described twice; the first description holds")
                 return
-            where = self._another(where)
+            where = self._another(where, element.line)
         function = PciFunction(
             address=where,
             parent=parent,
@@ -98,11 +104,13 @@ class _Reader:
         for child in element.all("pci"):
             self._pci(child, where, numa)
 
-    def _another(self, taken: str) -> str:
+    def _another(self, taken: str, line: int) -> str:
         """An address that nothing has, for a bridge with the address of another: NCCL takes them for two."""
         domain, rest = int(taken.split(":")[0], 16), taken.partition(":")[2]
-        self._repeated[taken] = self._repeated.get(taken, 0) + 1
-        addresses = (f"{domain + (n << 16):04x}:{rest}" for n in range(1, len(self._functions) + 2))
+        self._repeated[taken] = number = self._repeated.get(taken, 0) + 1
+        if number > _MOST_REPEATED:
+            raise defect(line, f"found over {_MOST_REPEATED} bridges at {taken}", "expected those of one machine")
+        addresses = (f"{domain + (n << 16):04x}:{rest}" for n in range(number, number + len(self._functions)))
         return next(address for address in addresses if address not in self._functions)
 
     def _kind(self, element: Element, function: PciFunction) -> None:

@@ -99,7 +99,7 @@ class _Meaning:
         words = self._words(gpu, nic)
         if not words:
             return None
-        if len(set(words)) > 1:
+        if len({_LEVELS.get(word, word) for word in words}) > 1:
             self._contradictions.append(f"{gpu} and {nic}")
         level = _LEVELS.get(words[0])
         if level is None:
@@ -139,7 +139,9 @@ class _Meaning:
         if short := [name for name, row in rows.items() if len(row.cells) < len(columns)]:
             self._notes.append(f"the rows of {listed(short)} are cut")
         if self._matrix.twice:
-            self._notes.append(f"there is more than one row of {listed(self._matrix.twice)}; the first holds")
+            self._notes.append(
+                f"there is more than one row of {listed(list(dict.fromkeys(self._matrix.twice)))}; the first holds"
+            )
         if self._contradictions:
             self._notes.append(f"rows contradict each other on {listed(self._contradictions)}; that of the GPU holds")
         if self._unknown:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 import stat
 from pathlib import Path
@@ -12,9 +11,10 @@ from elaunch.errors import TopologyError
 from elaunch.topology.files import hwloc_xml, markup, nccl_xml, nvidia_smi
 from elaunch.topology.files.archives import is_archive, unpacked
 from elaunch.topology.files.wording import defect, quoted
+from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
 
-LARGEST = 16 << 20
+LARGEST = 8 << 20
 """Bytes of a description that is read; lstopo writes under 2 MiB for the largest machines that there are."""
 
 _EXPECTED = "NCCL or hwloc XML, the text of nvidia-smi topo -m, or a sysfs tree as a folder or tar archive"
@@ -66,9 +66,7 @@ def _content(path: Path) -> bytes:
 
 
 def _tree(folder: Path) -> Topology:
-    discovery = importlib.import_module("elaunch.topology.host.discovery")
-    machine: Topology = discovery.discover(_root(folder))
-    return machine
+    return discover(_root(folder))
 
 
 def _root(folder: Path) -> Path:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from elaunch.topology.files.wording import defect
 
-CPUS, NUMA, MEMORY = "CPU AFFINITY", "NUMA AFFINITY", "GPU NUMA ID"
+CPUS, NUMA = "CPU AFFINITY", "NUMA AFFINITY"
 MOST_DEVICES = 512
+_LONGEST_HEADER = 64
 
 _ESCAPE = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|\x1b.?")
 _TITLE = re.compile(r"\b(?:(?:CPU|NUMA)\s+Affinity|GPU\s+NUMA\s+ID)\b", re.IGNORECASE)
@@ -99,7 +100,7 @@ def _joined_header(lines: list[str], start: int) -> tuple[str, int]:
     """The header with the lines over which it goes on, and the number of the line after them."""
     header, after = lines[start], start + 1
     seen = set(map(canonical, _names(header)))
-    while after < len(lines) and len(seen) <= MOST_DEVICES:
+    while after < min(len(lines), start + _LONGEST_HEADER) and len(seen) <= MOST_DEVICES:
         names = [canonical(word) for word in _names(lines[after])]
         if not lines[after].strip() or not all(map(_is_name, names)) or not seen.isdisjoint(names):
             break
@@ -147,10 +148,7 @@ def _row(fields: list[str], exact: bool, matrix: Matrix) -> Row:
     tail = fields[count:]
     if not exact:
         tail = _placed(tail, matrix.titles)
-    for place, title in enumerate(matrix.titles):
-        # under GPU NUMA ID, nvidia-smi prints one tab more than above it
-        value = tail[-1] if title == MEMORY and len(tail) > place else tail[place] if place < len(tail) else ""
-        row.tail[title] = value
+    row.tail = {title: tail[place] if place < len(tail) else "" for place, title in enumerate(matrix.titles)}
     return row
 
 

@@ -106,6 +106,12 @@ def test_what_nothing_tells_the_kind_of_is_kept_and_noted() -> None:
     assert machine.notes == ("neither class nor ids say what these PCI functions are: 0000:01:00.0",)
 
 
+def test_what_has_functions_below_it_is_a_bridge_whatever_it_says() -> None:
+    machine = parse(around('<pci busid="01:00.0"><pci busid="02:00.0" class="0x030200"/></pci>'))
+    assert [(device.id, device.index) for device in machine.devices] == [("0000:02:00.0", 0)]
+    assert machine.notes == ()
+
+
 def test_devices_without_an_index_are_numbered_by_address() -> None:
     pcis = [f'<pci busid="{bus}:00.0" class="0x030200"/>' for bus in ("0b", "0a", "0c")]
     assert [(d.id, d.index) for d in parse(around("".join(pcis))).devices] == [
@@ -163,8 +169,8 @@ def test_numa_nodes_that_claim_the_same_cpus_are_named() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"<system", "line 1: found unclosed token; expected well-formed XML"),
-        (b"\n\n<system>\n<cpu></system>", "line 4: found mismatched tag; expected well-formed XML"),
+        (b"<system", "line 1: found a fault (unclosed token); expected well-formed XML"),
+        (b"\n\n<system>\n<cpu></system>", "line 4: found a fault (mismatched tag); expected well-formed XML"),
         (around("<pci/>"), "line 1: busid of 'pci' is none; expected a PCI address like 0000:3b:00.0"),
         (around('<pci busid="x"/>'), "line 1: busid of 'pci' is 'x'; expected a PCI address like 0000:3b:00.0"),
         (
