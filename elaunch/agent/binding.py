@@ -28,7 +28,7 @@ from elaunch.topology.policy import bind
 from elaunch.topology.render import nccl
 from elaunch.topology.render.ground import TOLD, Ground
 from elaunch.topology.render.rendering import render
-from elaunch.topology.render.visible import visible
+from elaunch.topology.render.visible import unlike, visible
 
 NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
 
@@ -55,7 +55,14 @@ class Binder:
         topology = await self.machine.now()
         if topology is None:
             return ""
-        bind(self._seen(topology), self._options.slots, replace(self._wishes, network=False))
+        seen = self._seen(topology)
+        node = bind(seen, self._options.slots, replace(self._wishes, network=False))
+        if self._wishes.device_map and not self._options.virtual_local_rank:
+            devices = [rank.device.id for rank in node.ranks if rank.device is not None]
+            if twice := [device for n, device in enumerate(devices) if device in devices[:n]]:
+                raise UsageError(
+                    f"--device-map: {twice[0]} is there twice; with --virtual-local-rank ranks can share it"
+                )
         return digest(topology)
 
     async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
@@ -77,7 +84,7 @@ class Binder:
         ground = await self._ground(topology, own)
         rendering = render(node, ground)
         self.ports_in_use = _users(node, ground)
-        for text in (*node.warnings, *rendering.conflicts):
+        for text in (*node.warnings, *rendering.conflicts, *unlike(topology.devices, ground)):
             self.machine.warn("binding_remark", text)
         self._tell(generation, node)
         return [

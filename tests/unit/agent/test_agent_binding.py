@@ -125,6 +125,14 @@ def test_an_assigned_device_is_one_of_those_that_are_shown(server: Path, script:
         asyncio.run(make(server, script, "--device-map=2,0,1,3", CUDA_VISIBLE_DEVICES="3,2").look())
 
 
+def test_a_device_that_two_ranks_were_given_is_refused_where_both_see_all(server: Path, script: str) -> None:
+    first = bound(make(server, script))[0].env["ELAUNCH_DEVICE_ID"]
+    twice = ["--nproc-per-node=2", f"--device-map=0,{first}"]
+    with pytest.raises(UsageError, match="--device-map: .* is there twice"):
+        asyncio.run(make(server, script, *twice).look())
+    asyncio.run(make(server, script, "--virtual-local-rank", *twice).look())
+
+
 def test_parts_of_devices_are_no_devices(server: Path, script: str) -> None:
     binder = make(server, script, CUDA_VISIBLE_DEVICES="MIG-1,MIG-2,MIG-3,MIG-4")
     with warnings() as said:
