@@ -6,12 +6,14 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
 from elaunch.agent.aside import aside
+from elaunch.agent.bound import Bound, Ports
 from elaunch.agent.confinement import memory_refused
 from elaunch.agent.machine import Machine
 from elaunch.agent.options import LaunchOptions
@@ -21,34 +23,30 @@ from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
 from elaunch.topology.cpus import CpuSet, format_list
 from elaunch.topology.digest import digest
-from elaunch.topology.machine import Topology
+from elaunch.topology.machine import Port, Topology
 from elaunch.topology.policy import bind
-from elaunch.topology.render import identity, nccl
-from elaunch.topology.render.ground import Ground
+from elaunch.topology.render import nccl
+from elaunch.topology.render.ground import TOLD, Ground
 from elaunch.topology.render.rendering import render
-from elaunch.topology.render.visible import visible
+from elaunch.topology.render.visible import unlike, visible
 
 NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What one rank is started with: variables, CPUs, and the NUMA node to take memory from."""
-
-    env: Mapping[str, str]
-    cpus: CpuSet | None = None
-    memory: int | None = None
-
-
 class Binder:
-    """Binds the ranks of one node. ``environ`` is what the user set, ``address`` where other nodes reach this one."""
+    """Binds the ranks of one node.
+
+    ``environ`` is what the user set, ``address`` where other nodes reach this one. ``ports_in_use`` are those of the
+    last generation that was bound, each with the local ranks that use it.
+    """
 
     def __init__(self, options: LaunchOptions, environ: Mapping[str, str]) -> None:
         self.address = ""
+        self.ports_in_use: tuple[tuple[Port, tuple[int, ...]], ...] = ()
         self.machine = Machine(options.binding.machine, environ)
         self._options = options
         self._wishes = options.binding.wishes
-        self._user = {name: value for name, value in environ.items() if name not in identity.VARIABLES}
+        self._user = {name: value for name, value in environ.items() if name not in TOLD}
         self._shown = ""
         self._refused: dict[int, str] = {}
 
@@ -57,20 +55,37 @@ class Binder:
         topology = await self.machine.now()
         if topology is None:
             return ""
-        bind(self._seen(topology), self._options.slots, replace(self._wishes, network=False))
+        seen = self._seen(topology)
+        node = bind(seen, self._options.slots, replace(self._wishes, network=False))
+        if self._wishes.device_map and not self._options.virtual_local_rank:
+            devices = [rank.device.id for rank in node.ranks if rank.device is not None]
+            if twice := [device for n, device in enumerate(devices) if device in devices[:n]]:
+                raise UsageError(
+                    f"--device-map: {twice[0]} is there twice; with --virtual-local-rank ranks can share it"
+                )
         return digest(topology)
 
-    async def bind(self, generation: int, nodes: int) -> list[Bound]:
-        """The ranks of a generation of so many nodes. Raises NoRouteError, StartError."""
+    async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
+        """The ranks of a generation of so many nodes.
+
+        ``avoid`` are ports that a degraded link took out, those to be used again first last; ``unreachable`` those that
+        a probe found to lead nowhere. Both are left out as long as others are left. Raises NoRouteError, StartError.
+        """
+        self.ports_in_use = ()
         topology = await self.machine.now()
         if topology is None:
             return [Bound({}) for _ in range(self._options.slots)]
         own = await self._addresses()
         alone = bool(own) and all(ipaddress.ip_address(address).is_loopback for address in own)
-        node = self._bind(self._seen(topology), replace(self._wishes, network=nodes > 1 and not alone))
-        rendering = render(node, await self._ground(topology, own))
-        for text in (*node.warnings, *rendering.conflicts):
-            self.machine.warn("binding", text)
+        wishes = replace(
+            self._wishes, network=nodes > 1 and not alone, avoid=tuple(avoid), unreachable=tuple(unreachable)
+        )
+        node = self._bind(self._seen(topology), wishes)
+        ground = await self._ground(topology, own)
+        rendering = render(node, ground)
+        self.ports_in_use = _users(node, ground)
+        for text in (*node.warnings, *rendering.conflicts, *unlike(topology.devices, ground)):
+            self.machine.warn("binding_remark", text)
         self._tell(generation, node)
         return [
             Bound(env, self._cpus(rank.local_rank, rank.cpus), await self._memory(rank.memory))
@@ -78,16 +93,33 @@ class Binder:
         ]
 
     def _bind(self, topology: Topology, wishes: Wishes) -> NodeBinding:
+        """Raises NoRouteError where no way is left, be it one of which something ill was told."""
+        try:
+            return self._bind_by(topology, wishes)
+        except NoRouteError as error:
+            for weaker, sentence in self._weaker(topology, wishes):
+                with suppress(NoRouteError):
+                    node = self._bind_by(topology, weaker)
+                    self.machine.warn("binding_remark", f"{error}; {sentence}")
+                    return node
+            raise
+
+    def _bind_by(self, topology: Topology, wishes: Wishes) -> NodeBinding:
         try:
             return bind(topology, self._options.slots, wishes)
         except UsageError as error:  # it was there when the agent began
             raise StartError(str(error)) from error
-        except NoRouteError as error:
-            chosen = nccl.chosen_by_user(self._user, topology.ports)
-            if not chosen:
-                raise
-            self.machine.warn("binding", f"{error}; going on with {chosen}, which is set in the environment")
-            return bind(topology, self._options.slots, replace(wishes, network=False))
+
+    def _weaker(self, topology: Topology, wishes: Wishes) -> Iterator[tuple[Wishes, str]]:
+        """Wishes that more ports meet, the best first, each with what is to be said of it."""
+        for kept in range(len(wishes.avoid) - 1, -1, -1):
+            names = ", ".join(name for name, _ in wishes.avoid[kept:])
+            yield replace(wishes, avoid=wishes.avoid[:kept]), f"going on with {names} all the same"
+        if wishes.unreachable:  # the probe asks over UDP, which a firewall may drop
+            weaker = replace(wishes, avoid=(), unreachable=())
+            yield weaker, "going on with those that the probe found to lead nowhere"
+        if chosen := nccl.chosen_by_user(self._user, topology.ports):
+            yield replace(wishes, network=False), f"going on with {chosen}, which is set in the environment"
 
     def _seen(self, topology: Topology) -> Topology:
         """With the devices that the ranks will see, counted as they count them."""
@@ -95,7 +127,7 @@ class Binder:
             devices = visible(self._user, topology.devices)
         except ValueError as error:
             if topology.devices:
-                self.machine.warn("binding", f"{error}: ranks are bound as if there were no devices")
+                self.machine.warn("binding_remark", f"{error}: ranks are bound as if there were no devices")
             devices = ()
         if devices is None:
             return topology
@@ -130,7 +162,7 @@ class Binder:
         if chosen := tuple(cpu for cpu in wanted if cpu in allowed):
             return chosen
         self.machine.warn(
-            "binding",
+            "binding_remark",
             f"rank {local_rank}: none of the CPUs {format_list(wanted)} is allowed here: it runs on"
             f" {format_list(allowed)}",
         )
@@ -143,7 +175,8 @@ class Binder:
         if node not in self._refused:
             self._refused[node] = memory_refused(node)
         if why := self._refused[node]:
-            self.machine.warn("binding", f"{why} (in a container, give it CAP_SYS_NICE)")
+            hint = " (a container needs CAP_SYS_NICE for that)" if "not permitted" in why else ""
+            self.machine.warn("binding_remark", why + hint)
             return None
         return node
 
@@ -153,3 +186,11 @@ class Binder:
         log = structlog.get_logger()
         (log.info if text and text != self._shown else log.debug)("binding", generation=generation, text=text)
         self._shown = text
+
+
+def _users(node: NodeBinding, ground: Ground) -> tuple[tuple[Port, tuple[int, ...]], ...]:
+    users: dict[Port, list[int]] = {}
+    for rank in node.ranks:
+        for port in nccl.effective(node, rank, ground):
+            users.setdefault(port, []).append(rank.local_rank)
+    return tuple((port, tuple(ranks)) for port, ranks in users.items())

@@ -78,3 +78,15 @@ def _named(variable: str, text: str, devices: Sequence[Device], *, by_place: boo
             break
         chosen.append(matches[0])
     return tuple(chosen)
+
+
+def unlike(devices: Sequence[Device], ground: Ground) -> tuple[str, ...]:
+    """A sentence where CUDA may count the devices otherwise than they are counted here."""
+    models = sorted({device.model for device in devices if device.model and not is_amd(device)})
+    by_name = ground.virtual or ground.mapped or "GPU-" in ground.user.get(CUDA, "")
+    if len(models) < 2 or by_name or ground.user.get(ORDER) == "PCI_BUS_ID":
+        return ()
+    return (
+        f"the GPUs here are of {len(models)} models ({', '.join(models)}), and CUDA counts the fastest first:"
+        f" set {ORDER}=PCI_BUS_ID, lest ranks are bound near another GPU than they use",
+    )
