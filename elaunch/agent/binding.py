@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -21,12 +21,15 @@ from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
 from elaunch.topology.cpus import CpuSet, format_list
 from elaunch.topology.digest import digest
-from elaunch.topology.machine import Topology
+from elaunch.topology.machine import Port, Topology
 from elaunch.topology.policy import bind
 from elaunch.topology.render import identity, nccl
 from elaunch.topology.render.ground import Ground
 from elaunch.topology.render.rendering import render
 from elaunch.topology.render.visible import visible
+
+Ports = Sequence[tuple[str, str]]
+"""Names of ports, each with a reason."""
 
 NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
 
@@ -41,10 +44,15 @@ class Bound:
 
 
 class Binder:
-    """Binds the ranks of one node. ``environ`` is what the user set, ``address`` where other nodes reach this one."""
+    """Binds the ranks of one node.
+
+    ``environ`` is what the user set, ``address`` where other nodes reach this one. ``in_use`` are the ports of the last
+    generation that was bound, each with the local ranks that use it.
+    """
 
     def __init__(self, options: LaunchOptions, environ: Mapping[str, str]) -> None:
         self.address = ""
+        self.in_use: tuple[tuple[Port, tuple[int, ...]], ...] = ()
         self.machine = Machine(options.binding.machine, environ)
         self._options = options
         self._wishes = options.binding.wishes
@@ -60,17 +68,27 @@ class Binder:
         bind(self._seen(topology), self._options.slots, replace(self._wishes, network=False))
         return digest(topology)
 
-    async def bind(self, generation: int, nodes: int) -> list[Bound]:
-        """The ranks of a generation of so many nodes. Raises NoRouteError, StartError."""
+    async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
+        """The ranks of a generation of so many nodes.
+
+        ``avoid`` are ports that a degraded link took out, ``unreachable`` those that a probe found to lead nowhere.
+        Raises NoRouteError, StartError.
+        """
+        self.in_use = ()
         topology = await self.machine.now()
         if topology is None:
             return [Bound({}) for _ in range(self._options.slots)]
         own = await self._addresses()
         alone = bool(own) and all(ipaddress.ip_address(address).is_loopback for address in own)
-        node = self._bind(self._seen(topology), replace(self._wishes, network=nodes > 1 and not alone))
-        rendering = render(node, await self._ground(topology, own))
+        wishes = replace(
+            self._wishes, network=nodes > 1 and not alone, avoid=tuple(avoid), unreachable=tuple(unreachable)
+        )
+        node = self._bind(self._seen(topology), wishes)
+        ground = await self._ground(topology, own)
+        rendering = render(node, ground)
+        self.in_use = _users(node, ground)
         for text in (*node.warnings, *rendering.conflicts):
-            self.machine.warn("binding", text)
+            self.machine.warn("binding_remark", text)
         self._tell(generation, node)
         return [
             Bound(env, self._cpus(rank.local_rank, rank.cpus), await self._memory(rank.memory))
@@ -86,7 +104,7 @@ class Binder:
             chosen = nccl.chosen_by_user(self._user, topology.ports)
             if not chosen:
                 raise
-            self.machine.warn("binding", f"{error}; going on with {chosen}, which is set in the environment")
+            self.machine.warn("binding_remark", f"{error}; going on with {chosen}, which is set in the environment")
             return bind(topology, self._options.slots, replace(wishes, network=False))
 
     def _seen(self, topology: Topology) -> Topology:
@@ -95,7 +113,7 @@ class Binder:
             devices = visible(self._user, topology.devices)
         except ValueError as error:
             if topology.devices:
-                self.machine.warn("binding", f"{error}: ranks are bound as if there were no devices")
+                self.machine.warn("binding_remark", f"{error}: ranks are bound as if there were no devices")
             devices = ()
         if devices is None:
             return topology
@@ -130,7 +148,7 @@ class Binder:
         if chosen := tuple(cpu for cpu in wanted if cpu in allowed):
             return chosen
         self.machine.warn(
-            "binding",
+            "binding_remark",
             f"rank {local_rank}: none of the CPUs {format_list(wanted)} is allowed here: it runs on"
             f" {format_list(allowed)}",
         )
@@ -143,7 +161,8 @@ class Binder:
         if node not in self._refused:
             self._refused[node] = memory_refused(node)
         if why := self._refused[node]:
-            self.machine.warn("binding", f"{why} (in a container, give it CAP_SYS_NICE)")
+            hint = " (a container needs CAP_SYS_NICE for that)" if "not permitted" in why else ""
+            self.machine.warn("binding_remark", why + hint)
             return None
         return node
 
@@ -153,3 +172,11 @@ class Binder:
         log = structlog.get_logger()
         (log.info if text and text != self._shown else log.debug)("binding", generation=generation, text=text)
         self._shown = text
+
+
+def _users(node: NodeBinding, ground: Ground) -> tuple[tuple[Port, tuple[int, ...]], ...]:
+    users: dict[Port, list[int]] = {}
+    for rank in node.ranks:
+        for port in nccl.effective(node, rank, ground):
+            users.setdefault(port, []).append(rank.local_rank)
+    return tuple((port, tuple(ranks)) for port, ranks in users.items())

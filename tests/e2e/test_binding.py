@@ -157,7 +157,7 @@ def test_the_users_own_list_wins_and_is_told_of_once(job: MakeJob, etcd: str, tm
     made.finish()
     assert [agent.wait() for agent in agents] == [0, 0], made.outputs()
     assert {env["NCCL_IB_HCA"] for env in envs} == {"=mlx5_0,mlx5_1"}
-    said = "warning: binding: NCCL_IB_HCA==mlx5_0,mlx5_1 is set in the environment and stays: mlx5_1 is down"
+    said = "warning: binding_remark: NCCL_IB_HCA==mlx5_0,mlx5_1 is set in the environment and stays: mlx5_1 is down"
     assert [agent.output().count(said) for agent in agents] == [1, 1]
 
 

@@ -1,0 +1,205 @@
+"""What an agent binds its ranks to, on machines written down as trees of files."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from elaunch.agent import machine
+from elaunch.agent.binding import Binder, Bound
+from elaunch.cli.options import parse
+from elaunch.errors import NoRouteError, StartError, UsageError
+from elaunch.topology.host.discovery import discover
+from elaunch.topology.machine import Topology
+from tests.unit.topology.sysfs_tree import switched, write, write_machine
+
+AWAY = "192.0.2.7"
+"""An address that is no loopback, and nobody's."""
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Path:
+    """Two GPUs, two NICs, on two sockets of two CPUs each."""
+    functions, cards = switched(4, 4)
+    cards = [replace(card, link_layer="InfiniBand") for card in cards]
+    return write_machine(tmp_path / "machine", functions, cards, nodes=("0-1", "5000-5001"))
+
+
+def make(root: Path, script: str, *arguments: str, address: str = AWAY, **environ: str) -> Binder:
+    options = parse(["--nproc-per-node=4", *arguments, script], {})
+    binder = Binder(options, {"ELAUNCH_SYSFS_ROOT": str(root), **environ})
+    binder.address = address
+    return binder
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    path = tmp_path / "train.py"
+    path.touch()
+    return str(path)
+
+
+def bound(binder: Binder, generation: int = 1, nodes: int = 2, **more: Any) -> list[Bound]:
+    return asyncio.run(binder.bind(generation, nodes, **more))
+
+
+@contextmanager
+def warnings() -> Iterator[list[str]]:
+    """What is warned of, as sentences; complete when the context is left."""
+    found: list[str] = []
+    with structlog.testing.capture_logs() as logs:
+        yield found
+    found += [str(line["text"]) for line in logs if line["log_level"] == "warning"]
+
+
+def turn_off(root: Path, *nics: str) -> None:
+    for nic in nics:
+        write(root, f"sys/class/infiniband/{nic}/ports/1/state", "1: DOWN")
+
+
+def test_nodes_apart_are_given_ports(server: Path, script: str) -> None:
+    binder = make(server, script)
+    ranks = bound(binder)
+    assert {rank.env["NCCL_IB_HCA"] for rank in ranks} == {"=mlx5_0,mlx5_2,mlx5_1,mlx5_3"}
+    assert {port.id: users for port, users in binder.in_use} == {f"mlx5_{n}:1": (0, 1, 2, 3) for n in range(4)}
+
+
+@pytest.mark.parametrize(("address", "nodes"), [(AWAY, 1), ("127.0.0.1", 2), ("::1", 2), ("localhost", 2)])
+def test_on_one_host_there_is_no_network(server: Path, script: str, address: str, nodes: int) -> None:
+    binder = make(server, script, address=address)
+    assert not any("NCCL_IB_HCA" in rank.env for rank in bound(binder, nodes=nodes))
+    assert binder.in_use == ()
+
+
+def test_ports_that_others_took_out_are_left_out(server: Path, script: str) -> None:
+    binder = make(server, script)
+    ranks = bound(binder, avoid=(("mlx5_0:1", "it has errors"),), unreachable=(("mlx5_3:1", "it leads nowhere"),))
+    assert {rank.env["NCCL_IB_HCA"] for rank in ranks} == {"=mlx5_2,mlx5_1"}
+    assert {rank.env["NCCL_IB_HCA"] for rank in bound(binder, 2)} == {"=mlx5_0,mlx5_2,mlx5_1,mlx5_3"}
+
+
+def test_devices_are_those_that_the_user_shows(server: Path, script: str) -> None:
+    every = [rank.env["ELAUNCH_DEVICE_ID"] for rank in bound(make(server, script))]
+    shown = bound(make(server, script, CUDA_VISIBLE_DEVICES="3,1,2,0"))
+    assert [rank.env["ELAUNCH_DEVICE_ID"] for rank in shown] == [every[n] for n in (3, 1, 2, 0)]
+    few = bound(make(server, script, "--nproc-per-node=2", CUDA_VISIBLE_DEVICES="3,2"))
+    assert [rank.env["ELAUNCH_DEVICE_ID"] for rank in few] == [every[3], every[2]]
+
+
+def test_an_assigned_device_is_one_of_those_that_are_shown(server: Path, script: str) -> None:
+    every = [rank.env["ELAUNCH_DEVICE_ID"] for rank in bound(make(server, script))]
+    binder = make(server, script, "--nproc-per-node=2", "--device-map=1,0", CUDA_VISIBLE_DEVICES="3,2")
+    ranks = bound(binder)
+    assert [rank.env["ELAUNCH_DEVICE_ID"] for rank in ranks] == [every[2], every[3]]
+    assert [rank.env["CUDA_VISIBLE_DEVICES"] for rank in ranks] == ["2,3", "2,3"]
+    with pytest.raises(UsageError, match="no device '2'"):
+        asyncio.run(make(server, script, "--device-map=2,0,1,3", CUDA_VISIBLE_DEVICES="3,2").look())
+
+
+def test_parts_of_devices_are_no_devices(server: Path, script: str) -> None:
+    binder = make(server, script, CUDA_VISIBLE_DEVICES="MIG-1,MIG-2,MIG-3,MIG-4")
+    with warnings() as said:
+        ranks = [*bound(binder), *bound(binder, 2)]
+    assert not any("ELAUNCH_DEVICE_ID" in rank.env for rank in ranks)
+    assert [text for text in said if "MIG" in text] == [
+        "CUDA_VISIBLE_DEVICES=MIG-1,MIG-2,MIG-3,MIG-4 shows parts of devices (MIG):"
+        " ranks are bound as if there were no devices"
+    ]
+
+
+def test_without_a_way_nothing_starts(server: Path, script: str) -> None:
+    binder = make(server, script)
+    bound(binder)
+    turn_off(server, *(f"mlx5_{n}" for n in range(4)))
+    with pytest.raises(NoRouteError, match="4 ports found, none usable: mlx5_0:1 is down"):
+        bound(binder, 2)
+    assert binder.in_use == ()
+
+
+def test_a_user_who_knows_a_way_is_believed(server: Path, script: str) -> None:
+    exclude = "--exclude-nic=mlx5_0,mlx5_1,mlx5_2,mlx5_3"
+    with pytest.raises(NoRouteError):
+        bound(make(server, script, exclude))
+    with warnings() as said:
+        ranks = bound(make(server, script, exclude, NCCL_IB_HCA="mlx5_2"))
+    assert "NCCL_IB_HCA" not in ranks[0].env
+    assert any(text.endswith("going on with NCCL_IB_HCA=mlx5_2, which is set in the environment") for text in said)
+    turn_off(server, "mlx5_2")
+    with pytest.raises(NoRouteError):
+        bound(make(server, script, exclude, NCCL_IB_HCA="mlx5_2"))
+    with pytest.raises(NoRouteError):
+        bound(make(server, script, exclude, NCCL_SOCKET_IFNAME="eth0"))
+
+
+def test_a_nic_that_is_gone_ends_the_start_and_not_the_agent(server: Path, script: str) -> None:
+    binder = make(server, script, "--nic-policy=0=mlx5_0;*=mlx5_1")
+    bound(binder)
+    shutil.rmtree((server / "sys/class/infiniband/mlx5_0").resolve())
+    (server / "sys/class/infiniband/mlx5_0").unlink()
+    with pytest.raises(StartError, match="names mlx5_0, which this machine has not"):
+        bound(binder, 2)
+
+
+def test_cpus_that_are_not_allowed_are_told_and_left(server: Path, script: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 7})
+    monkeypatch.setattr("elaunch.agent.binding.memory_refused", lambda node: "" if node == 0 else "no such node")
+    with warnings() as said:
+        ranks = bound(make(server, script, "--cpu-bind=numa"), nodes=1)
+    assert [(rank.cpus, rank.memory) for rank in ranks] == [((0,), 0), ((0,), 0), (None, None), (None, None)]
+    assert "rank 2: none of the CPUs 5000-5001 is allowed here: it runs on 0,7" in said
+    assert "no such node" in said
+
+
+def test_a_line_for_each_generation_and_for_people_where_something_is_new(server: Path, script: str) -> None:
+    binder = make(server, script)
+    with structlog.testing.capture_logs() as logs:
+        for generation in (1, 2):
+            bound(binder, generation)
+        turn_off(server, "mlx5_0")
+        bound(binder, 3)
+    lines = [line for line in logs if line["event"] == "binding"]
+    assert [(line["generation"], line["log_level"]) for line in lines] == [(1, "info"), (2, "debug"), (3, "info")]
+    assert lines[2]["text"] == "all ranks use mlx5_2:1,mlx5_1:1,mlx5_3:1; without mlx5_0:1 is down (LinkUp)"
+
+
+def test_a_machine_that_does_not_answer_costs_nothing_but_the_binding(
+    server: Path, script: str, monkeypatch: Any
+) -> None:
+    hung = threading.Event()
+
+    def hang(root: Path, *, nvml: bool) -> Topology:
+        if nvml:
+            hung.wait(30)
+        return discover(root, nvml=nvml)
+
+    monkeypatch.setattr(machine, "discover", hang)
+    monkeypatch.setattr(machine, "FIRST_SECONDS", 0.05)
+    binder = make(server, script)
+    with warnings() as said:
+        assert asyncio.run(binder.look()) == ""
+    assert said == ["what this machine has could not be found out within 0.05 s"]
+    assert bound(binder)[0].env["NCCL_IB_HCA"] == "=mlx5_0,mlx5_2,mlx5_1,mlx5_3"
+    hung.set()
+
+
+def test_a_file_that_contradicts_the_kernel_is_told_of(server: Path, script: str) -> None:
+    here = discover(server)
+    swapped = replace(here, source="nccl-xml", devices=tuple(replace(d, numa=1 - (d.numa or 0)) for d in here.devices))
+    options = parse(["--nproc-per-node=4", "--cpu-bind=numa", script], {})
+    options = replace(options, binding=replace(options.binding, machine=swapped))
+    binder = Binder(options, {"ELAUNCH_SYSFS_ROOT": str(server)})
+    binder.address = "127.0.0.1"
+    with warnings() as said:
+        ranks = bound(binder, nodes=1)
+    first = here.devices[0].id
+    assert f"the file puts {first} on NUMA node 1, the kernel on 0, and so on for 4 devices" in said[0]
+    assert ranks[0].env["ELAUNCH_NUMA"] == "0"
