@@ -6,12 +6,13 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 import structlog
 
 from elaunch.agent.aside import aside
+from elaunch.agent.bound import Bound, Ports
 from elaunch.agent.confinement import memory_refused
 from elaunch.agent.machine import Machine
 from elaunch.agent.options import LaunchOptions
@@ -23,24 +24,12 @@ from elaunch.topology.cpus import CpuSet, format_list
 from elaunch.topology.digest import digest
 from elaunch.topology.machine import Port, Topology
 from elaunch.topology.policy import bind
-from elaunch.topology.render import identity, nccl
-from elaunch.topology.render.ground import Ground
+from elaunch.topology.render import nccl
+from elaunch.topology.render.ground import TOLD, Ground
 from elaunch.topology.render.rendering import render
 from elaunch.topology.render.visible import visible
 
-Ports = Sequence[tuple[str, str]]
-"""Names of ports, each with a reason."""
-
 NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What one rank is started with: variables, CPUs, and the NUMA node to take memory from."""
-
-    env: Mapping[str, str]
-    cpus: CpuSet | None = None
-    memory: int | None = None
 
 
 class Binder:
@@ -56,7 +45,7 @@ class Binder:
         self.machine = Machine(options.binding.machine, environ)
         self._options = options
         self._wishes = options.binding.wishes
-        self._user = {name: value for name, value in environ.items() if name not in identity.VARIABLES}
+        self._user = {name: value for name, value in environ.items() if name not in TOLD}
         self._shown = ""
         self._refused: dict[int, str] = {}
 

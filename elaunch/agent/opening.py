@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -40,6 +41,9 @@ from elaunch.controller.server import ControlServer
 from elaunch.deadline_page import DeadlinePage
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
+
+if TYPE_CHECKING:
+    from elaunch.agent.binding import Binder
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,8 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         deadline_passed=passed,
     )
     spawner = await open_spawner()
-    preparation.binder.machine.begin()
+    binder = preparation.binder = _binder(options)
+    binder.machine.begin()
     stack.push_async_callback(spawner.close)
     await _ask_torch(options, preparation, spared, stack)
     backend = await open_backend(options, spared.append)
@@ -117,8 +122,8 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     if backend.steading is not None:
         backend.steading.listeners.append(register)
     stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
-    address = preparation.binder.address = local_address(options)
-    topology = await preparation.binder.look()
+    address = binder.address = local_address(options)
+    topology = await binder.look()
     listening = functools.partial(addresses.listen, address)
     group = Group(
         spawner,
@@ -153,6 +158,13 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         preparation.mailbox,
         topology,
     )
+
+
+def _binder(options: LaunchOptions) -> Binder:
+    """Imported only here, when the spawner process is on its way: that has most to import, and is waited for."""
+    from elaunch.agent.binding import Binder
+
+    return Binder(options, os.environ)
 
 
 def _witnesses(preparation: LaunchPreparation) -> list[Witness]:

@@ -19,7 +19,7 @@ import structlog
 
 from elaunch.agent import failures
 from elaunch.agent.aside import aside
-from elaunch.agent.binding import Binder, Bound
+from elaunch.agent.bound import Binds, Bound
 from elaunch.agent.console import shown
 from elaunch.agent.environment import (
     Group,
@@ -50,7 +50,7 @@ from elaunch.controller.job import RankExit
 from elaunch.deadline_page import DEADLINE
 from elaunch.errors import StartError
 from elaunch.rendezvous.records import Reason
-from elaunch.topology.render import identity
+from elaunch.topology.render.ground import TOLD
 
 HIDDEN_FROM_RANKS = ("ELAUNCH_ETCD_PASSWORD",)
 LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
@@ -67,7 +67,7 @@ class LaunchPreparation:
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
     ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
     progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints. ``deadline`` is the file of the page with
-    the lease's deadlines. ``binder`` says what the ranks of a generation are bound to.
+    the lease's deadlines. ``binder`` says what the ranks of a generation are bound to, None: to nothing.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class LaunchPreparation:
         board: StatusBoard | None = None,
         deadline: str = "",
     ) -> None:
-        hidden = (*HIDDEN_FROM_RANKS, *identity.VARIABLES)  # the latter of an elaunch around this one
+        hidden = (*HIDDEN_FROM_RANKS, *TOLD)  # the latter of an elaunch around this one
         shown = {name: value for name, value in environ.items() if name not in hidden}
-        self.binder = Binder(options, environ)
+        self.binder: Binds | None = None
         self.env, self.warning = with_thread_limit(shown, options.slots)
         if watchdog is not None:
             self.env[TIMER_FILE] = str(watchdog.path)
@@ -122,7 +122,7 @@ class LaunchPreparation:
             rewinds=start.rewinds,
             incarnation=start.incarnation,
         )
-        bound = await self.binder.bind(start.generation, start.group_world_size)
+        bound = await self._bound(start)
         places = [self._place(start, local_rank) for local_rank in range(options.slots)]
         envs = {p.local_rank: {**worker_environment(self.env, p, group), **bound[p.local_rank].env} for p in places}
         # torchrun hands the class of --logs-specs what it sets itself, and no more.
@@ -138,6 +138,11 @@ class LaunchPreparation:
         ]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
         return ranks, Output(to, prefixes, options.logs)
+
+    async def _bound(self, start: Start) -> list[Bound]:
+        if self.binder is None:
+            return [Bound({}) for _ in range(self._options.slots)]
+        return await self.binder.bind(start.generation, start.group_world_size)
 
     async def _destination(self, start: Start, envs: dict[int, dict[str, str]], own: set[str]) -> Destination:
         """Where the output goes: by the user's class where there is one."""

@@ -8,6 +8,16 @@ from dataclasses import dataclass, field
 from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.machine import Port
 
+TOLD = (
+    "ELAUNCH_TOPOLOGY_DIGEST",
+    "ELAUNCH_DEVICE_ID",
+    "ELAUNCH_NICS",
+    "ELAUNCH_NUMA",
+    "ELAUNCH_RAIL",
+    "ELAUNCH_HOST",
+)
+"""What ranks are told of where they are: elaunch's own, whatever stood there before."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ground:

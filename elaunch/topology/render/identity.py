@@ -6,15 +6,6 @@ from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.render import nccl
 from elaunch.topology.render.ground import Ground
 
-VARIABLES = (
-    "ELAUNCH_TOPOLOGY_DIGEST",
-    "ELAUNCH_DEVICE_ID",
-    "ELAUNCH_NICS",
-    "ELAUNCH_NUMA",
-    "ELAUNCH_RAIL",
-    "ELAUNCH_HOST",
-)
-
 
 def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, str]:
     """What is not known is left out."""

@@ -15,7 +15,8 @@ import pytest
 import structlog
 
 from elaunch.agent import machine
-from elaunch.agent.binding import Binder, Bound
+from elaunch.agent.binding import Binder
+from elaunch.agent.bound import Bound
 from elaunch.cli.options import parse
 from elaunch.errors import NoRouteError, StartError, UsageError
 from elaunch.topology.host.discovery import discover
