@@ -6,7 +6,8 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
@@ -35,13 +36,13 @@ NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
 class Binder:
     """Binds the ranks of one node.
 
-    ``environ`` is what the user set, ``address`` where other nodes reach this one. ``in_use`` are the ports of the last
-    generation that was bound, each with the local ranks that use it.
+    ``environ`` is what the user set, ``address`` where other nodes reach this one. ``ports_in_use`` are those of the
+    last generation that was bound, each with the local ranks that use it.
     """
 
     def __init__(self, options: LaunchOptions, environ: Mapping[str, str]) -> None:
         self.address = ""
-        self.in_use: tuple[tuple[Port, tuple[int, ...]], ...] = ()
+        self.ports_in_use: tuple[tuple[Port, tuple[int, ...]], ...] = ()
         self.machine = Machine(options.binding.machine, environ)
         self._options = options
         self._wishes = options.binding.wishes
@@ -60,10 +61,10 @@ class Binder:
     async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
         """The ranks of a generation of so many nodes.
 
-        ``avoid`` are ports that a degraded link took out, ``unreachable`` those that a probe found to lead nowhere.
-        Raises NoRouteError, StartError.
+        ``avoid`` are ports that a degraded link took out, those to be used again first last; ``unreachable`` those that
+        a probe found to lead nowhere. Both are left out as long as others are left. Raises NoRouteError, StartError.
         """
-        self.in_use = ()
+        self.ports_in_use = ()
         topology = await self.machine.now()
         if topology is None:
             return [Bound({}) for _ in range(self._options.slots)]
@@ -75,7 +76,7 @@ class Binder:
         node = self._bind(self._seen(topology), wishes)
         ground = await self._ground(topology, own)
         rendering = render(node, ground)
-        self.in_use = _users(node, ground)
+        self.ports_in_use = _users(node, ground)
         for text in (*node.warnings, *rendering.conflicts):
             self.machine.warn("binding_remark", text)
         self._tell(generation, node)
@@ -85,16 +86,33 @@ class Binder:
         ]
 
     def _bind(self, topology: Topology, wishes: Wishes) -> NodeBinding:
+        """Raises NoRouteError where no way is left, be it one of which something ill was told."""
+        try:
+            return self._bind_by(topology, wishes)
+        except NoRouteError as error:
+            for weaker, sentence in self._weaker(topology, wishes):
+                with suppress(NoRouteError):
+                    node = self._bind_by(topology, weaker)
+                    self.machine.warn("binding_remark", f"{error}; {sentence}")
+                    return node
+            raise
+
+    def _bind_by(self, topology: Topology, wishes: Wishes) -> NodeBinding:
         try:
             return bind(topology, self._options.slots, wishes)
         except UsageError as error:  # it was there when the agent began
             raise StartError(str(error)) from error
-        except NoRouteError as error:
-            chosen = nccl.chosen_by_user(self._user, topology.ports)
-            if not chosen:
-                raise
-            self.machine.warn("binding_remark", f"{error}; going on with {chosen}, which is set in the environment")
-            return bind(topology, self._options.slots, replace(wishes, network=False))
+
+    def _weaker(self, topology: Topology, wishes: Wishes) -> Iterator[tuple[Wishes, str]]:
+        """Wishes that more ports meet, the best first, each with what is to be said of it."""
+        for kept in range(len(wishes.avoid) - 1, -1, -1):
+            names = ", ".join(name for name, _ in wishes.avoid[kept:])
+            yield replace(wishes, avoid=wishes.avoid[:kept]), f"going on with {names} all the same"
+        if wishes.unreachable:  # the probe asks over UDP, which a firewall may drop
+            weaker = replace(wishes, avoid=(), unreachable=())
+            yield weaker, "going on with those that the probe found to lead nowhere"
+        if chosen := nccl.chosen_by_user(self._user, topology.ports):
+            yield replace(wishes, network=False), f"going on with {chosen}, which is set in the environment"
 
     def _seen(self, topology: Topology) -> Topology:
         """With the devices that the ranks will see, counted as they count them."""

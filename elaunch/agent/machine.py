@@ -28,11 +28,14 @@ NEXT_SECONDS = 5.0
 
 
 class Machine:
-    """``file`` is the machine as the operator describes it, None where there is no such description."""
+    """``file`` is the machine as the operator describes it, None where there is no such description.
+
+    ``root`` is the folder that holds ``sys``.
+    """
 
     def __init__(self, file: Topology | None, environ: Mapping[str, str]) -> None:
         self._file = file
-        self._root = Path(environ[ROOT]) if environ.get(ROOT) else HOST
+        self.root = Path(environ[ROOT]) if environ.get(ROOT) else HOST
         self._first: asyncio.Future[Topology | None] | None = None
         self._looked = False
         self._last: Topology | None = None
@@ -72,7 +75,7 @@ class Machine:
     async def _look(self, seconds: float, *, nvml: bool) -> Topology | None:
         begun = time.monotonic()
         try:
-            seen = await aside(lambda: discover(self._root, nvml=nvml), seconds)
+            seen = await aside(lambda: discover(self.root, nvml=nvml), seconds)
         except asyncio.TimeoutError:
             self.warn("topology_unknown", f"what this machine has could not be found out within {seconds:g} s")
             return None
@@ -84,7 +87,7 @@ class Machine:
 
     async def interface_of(self, address: str) -> str:
         """The interface of this host that has ``address``, where there is hardware behind it; else ""."""
-        if self._root != HOST or self._last is None:
+        if self.root != HOST or self._last is None:
             return ""
         try:
             found = await aside(read_addresses, NEXT_SECONDS) or {}

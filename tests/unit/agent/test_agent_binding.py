@@ -71,14 +71,14 @@ def test_nodes_apart_are_given_ports(server: Path, script: str) -> None:
     binder = make(server, script)
     ranks = bound(binder)
     assert {rank.env["NCCL_IB_HCA"] for rank in ranks} == {"=mlx5_0,mlx5_2,mlx5_1,mlx5_3"}
-    assert {port.id: users for port, users in binder.in_use} == {f"mlx5_{n}:1": (0, 1, 2, 3) for n in range(4)}
+    assert {port.id: users for port, users in binder.ports_in_use} == {f"mlx5_{n}:1": (0, 1, 2, 3) for n in range(4)}
 
 
 @pytest.mark.parametrize(("address", "nodes"), [(AWAY, 1), ("127.0.0.1", 2), ("::1", 2), ("localhost", 2)])
 def test_on_one_host_there_is_no_network(server: Path, script: str, address: str, nodes: int) -> None:
     binder = make(server, script, address=address)
     assert not any("NCCL_IB_HCA" in rank.env for rank in bound(binder, nodes=nodes))
-    assert binder.in_use == ()
+    assert binder.ports_in_use == ()
 
 
 def test_ports_that_others_took_out_are_left_out(server: Path, script: str) -> None:
@@ -86,6 +86,22 @@ def test_ports_that_others_took_out_are_left_out(server: Path, script: str) -> N
     ranks = bound(binder, avoid=(("mlx5_0:1", "it has errors"),), unreachable=(("mlx5_3:1", "it leads nowhere"),))
     assert {rank.env["NCCL_IB_HCA"] for rank in ranks} == {"=mlx5_2,mlx5_1"}
     assert {rank.env["NCCL_IB_HCA"] for rank in bound(binder, 2)} == {"=mlx5_0,mlx5_2,mlx5_1,mlx5_3"}
+
+
+def test_ports_of_which_something_ill_was_told_are_better_than_none(server: Path, script: str) -> None:
+    every = [f"mlx5_{n}:1" for n in range(4)]
+    ill = [(name, "it has errors") for name in every]
+    with warnings() as said:
+        ranks = bound(make(server, script), avoid=ill)
+    assert {rank.env["NCCL_IB_HCA"] for rank in ranks} == {"=mlx5_3"}
+    assert said[0].endswith("; going on with mlx5_3:1 all the same")
+    with warnings() as said:
+        ranks = bound(make(server, script), avoid=ill[:1], unreachable=ill)
+    assert {rank.env["NCCL_IB_HCA"] for rank in ranks} == {"=mlx5_0,mlx5_2,mlx5_1,mlx5_3"}
+    assert said[0].endswith("; going on with those that the probe found to lead nowhere")
+    turn_off(server, *(f"mlx5_{n}" for n in range(4)))
+    with pytest.raises(NoRouteError, match="it has errors"):
+        bound(make(server, script), avoid=ill, unreachable=ill)
 
 
 def test_devices_are_those_that_the_user_shows(server: Path, script: str) -> None:
@@ -123,7 +139,7 @@ def test_without_a_way_nothing_starts(server: Path, script: str) -> None:
     turn_off(server, *(f"mlx5_{n}" for n in range(4)))
     with pytest.raises(NoRouteError, match="4 ports found, none usable: mlx5_0:1 is down"):
         bound(binder, 2)
-    assert binder.in_use == ()
+    assert binder.ports_in_use == ()
 
 
 def test_a_user_who_knows_a_way_is_believed(server: Path, script: str) -> None:
