@@ -29,6 +29,7 @@ from elaunch.agent.options import LaunchOptions
 from elaunch.agent.places import local_address
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.pulse import Pulse
+from elaunch.agent.reachability import Reachability
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, etcd_access, open_backend
@@ -68,6 +69,7 @@ class Parts:
     witnesses: Callable[[], list[Witness]]
     mailbox: Mailbox
     topology: str
+    reachability: Reachability
 
 
 @asynccontextmanager
@@ -140,6 +142,10 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
+    reachability = Reachability(board, options.binding.wishes.exclude)
+    if options.max_nodes > 1 and options.probe != "off":
+        reachability.open(address)
+        stack.push_async_callback(reachability.close)
     pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
     witnesses = functools.partial(_witnesses, preparation)
     return Parts(
@@ -157,6 +163,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         witnesses,
         preparation.mailbox,
         topology,
+        reachability,
     )
 
 

@@ -136,6 +136,7 @@ def resume(
         learnt=state.learnt,
         restored=state.restored,
         rewinds=state.rewinds,
+        unreachable=plan.unreachable if plan else (),
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)
@@ -173,6 +174,7 @@ def next_deadline(job: Job, now: float) -> float | None:
     elif job.phase is Phase.RUNNING:
         times = [job.grow_at]
     times += job.answer_by.values()
+    times += [probing.until for probing in job.probing]
     return min((t for t in times if t is not None and t > now), default=None)
 
 

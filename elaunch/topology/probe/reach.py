@@ -28,6 +28,7 @@ class Reach:
         self._hosts = {node.node_id: node.host for node in nodes}
         self._ambiguous = {host for host, times in Counter(self._hosts.values()).items() if times > 1}
         self.ports: list[Port] = [(node.node_id, interface.name) for node in nodes for interface in node.interfaces]
+        self._places = {port: place for place, port in enumerate(self.ports)}
         self.interfaces: dict[Port, Interface] = {(n.node_id, i.name): i for n in nodes for i in n.interfaces}
         self.direct: list[tuple[str, Row]] = []
         self._searched: dict[Port, list[Row]] = defaultdict(list)
@@ -61,8 +62,8 @@ class Reach:
         return [(a, b) for a, others in self._peers.items() for b in others if a < b]
 
     def peers(self, port: Port) -> list[Port]:
-        """The interfaces of its rail that were asked from here, or asked this one."""
-        return list(self._peers.get(port, {}))
+        """The interfaces of its rail that were asked from here, or asked this one, in the order of the nodes."""
+        return sorted(self._peers.get(port, {}), key=self._places.__getitem__)
 
     def meet(self, one: Port, other: Port) -> bool:
         return self._peers[one][other]

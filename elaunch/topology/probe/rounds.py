@@ -9,7 +9,7 @@ than as many steps apart, and each interface has been asked from as many sides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations, permutations
+from itertools import permutations
 
 from elaunch.topology.probe.facts import Interface, NodeFacts, Target
 
@@ -48,8 +48,8 @@ def rails_of(nodes: Sequence[NodeFacts]) -> dict[tuple[str, str], int]:
 
 def several_ways(nodes: Sequence[NodeFacts]) -> bool:
     """Whether there is anything to be found out: two hosts, and one with more than one interface."""
-    apart = any(not same_host(one, other) for one, other in combinations(nodes, 2)) if len(nodes) < 8 else True
-    return apart and any(len(node.interfaces) > 1 for node in nodes)
+    places = {frozenset(interface.address for interface in node.interfaces) for node in nodes}
+    return len(places) > 1 and any(len(node.interfaces) > 1 for node in nodes)
 
 
 def targets(nodes: Sequence[NodeFacts]) -> dict[str, tuple[Target, ...]]:

@@ -42,7 +42,7 @@ def _found(reach: Reach) -> list[Finding]:
     found, told = [], set[Port]()
     ends = sorted(small, key=lambda port: (port in whole, -len(small[port])))
     for port in ends:
-        others = [other for other in small[port] if other not in told]
+        others = sorted((other for other in small[port] if other not in told), key=reach.ports.index)
         if not others:
             continue
         told.add(port)
