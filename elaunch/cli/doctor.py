@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import json
+import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -26,10 +27,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """The exit code. Raises ElaunchError."""
     parser = operator_parser("elaunch doctor", _TEXT, _EPILOG, _arguments)
     arguments = parser.parse_args([spelled(word) for word in argv])
-    if arguments.job is None:
-        return _host(arguments.json)
     try:
-        return asyncio.run(_job(arguments, environ))
+        return _host(arguments.json) if arguments.job is None else asyncio.run(_job(arguments, environ))
+    except BrokenPipeError:  # `elaunch doctor | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except ElaunchError as error:
         if arguments.json:
             print(json.dumps({"error": error.code, "text": str(error), "exit_code": error.exit_code}), flush=True)

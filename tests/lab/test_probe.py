@@ -37,7 +37,7 @@ def test_where_all_is_well_nothing_is_found_at_once(probers: Probers) -> None:
             lambda net: net.plug(3, 0, into=1),
             lambda net: net.plug(3, 0),
             "rails_crossed",
-            "nic0 of {h3} is of rail 0 and reaches nobody there, but of rail 1 nic1 of {h1}, nic1 of {h2}: its cable",
+            "nic0 of {h3} reaches nobody on its own rail, but nic1 of {h1}, nic1 of {h2}: its cable",
         ),
         (
             lambda net: net.cable_mtu(2, 1, 1300),

@@ -21,8 +21,10 @@ def crossed(reach: Reach, lost: Sequence[Port]) -> Iterator[tuple[Finding, tuple
             pair = frozenset((port, mutual[0]))
             if pair not in told:
                 told.add(pair)
-                text = f"{reach.name(port)} and {reach.name(mutual[0])} reach each other, though they are of rails"
-                text += f" {reach.rail(port)} and {reach.rail(mutual[0])}: a cable leads to another rail's switch"
+                text = (
+                    f"{reach.name(port)} and {reach.name(mutual[0])} reach each other, and nobody of their own rails:"
+                )
+                text += " a cable leads to another rail's switch"
                 yield Finding("rails_crossed", text, "error", (port[0], mutual[0][0])), (port, mutual[0])
             continue
         yield _one(reach, port, others), (port,)
@@ -40,7 +42,7 @@ def elsewhere(reach: Reach, port: Port) -> list[Port]:
 
 def _one(reach: Reach, port: Port, others: Sequence[Port]) -> Finding:
     text = (
-        f"{reach.name(port)} is of rail {reach.rail(port)} and reaches nobody there, but of rail"
-        f" {reach.rail(others[0])} {listed(map(reach.name, others))}: its cable leads to that rail's switch"
+        f"{reach.name(port)} reaches nobody on its own rail, but {listed(map(reach.name, others))}:"
+        " its cable leads to that rail's switch"
     )
     return Finding("rails_crossed", text, "error", (port[0],))

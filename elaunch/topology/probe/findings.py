@@ -64,8 +64,10 @@ def _lost(reach: Reach, lost: Sequence[Port]) -> tuple[list[Finding], dict[Port,
         members = [port for port in reach.ports if reach.rail(port) == rail and reach.peers(port)]
         here = [port for port in lost if reach.rail(port) == rail and port not in told]
         if here and len(here) == len(members) and not told & set(members):
-            text = f"no two interfaces of rail {rail} reach each other: {listed(map(reach.name, here))}"
-            text += " (they are up; a switch, a VLAN or a firewall may be between them)"
+            text = (
+                f"no two of {listed(map(reach.name, here))} reach each other, though they are up: a switch, a VLAN or a"
+            )
+            text += " firewall may be between them"
             found.append(Finding("interface_unreachable", text, "error", _nodes(here)))
             notes.update(dict.fromkeys(here, text))
             continue

@@ -24,7 +24,7 @@ def _told(reach: Reach) -> list[Finding]:
         odd = [port for port in members if reach.interfaces[port].mtu != usual]
         each = listed(f"{reach.name(port)} has {reach.interfaces[port].mtu}" for port in odd)
         rest = listed(reach.name(port) for port in members if port not in odd)
-        text = f"the MTU differs on rail {rail}: {each}, {rest} {usual}"
+        text = f"the MTUs of one rail differ: {each}, {rest} {usual}"
         found.append(Finding("mtu_differs", text, "warning", tuple(dict.fromkeys(port[0] for port in odd))))
     return found
 

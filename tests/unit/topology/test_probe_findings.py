@@ -32,7 +32,7 @@ def test_an_interface_that_leads_nowhere(count: int) -> None:
 def test_between_two_nodes_nobody_can_say_whose_interface_it_is() -> None:
     verdict = World(nodes(2), {("n2", "nic1"): None}).verdict()
     (finding,) = verdict.findings
-    assert finding.text.startswith("no two interfaces of rail 1 reach each other: nic1 of h1, nic1 of h2")
+    assert finding.text.startswith("no two of nic1 of h1, nic1 of h2 reach each other")
     assert verdict.unreachable.keys() == {"n1", "n2"}
 
 
@@ -46,15 +46,17 @@ def test_a_whole_rail_that_is_off_is_told_once() -> None:
 def test_rails_of_one_host_that_are_swapped() -> None:
     verdict = World(nodes(3), {("n3", "nic0"): 1, ("n3", "nic1"): 0}).verdict()
     assert [finding.code for finding in verdict.findings] == ["rails_crossed"] * 2
-    assert "nic0 of h3 is of rail 0" in verdict.findings[0].text
-    assert "of rail 1 nic1 of h1, nic1 of h2" in verdict.findings[0].text
+    text = (
+        "nic0 of h3 reaches nobody on its own rail, but nic1 of h1, nic1 of h2: its cable leads to that rail's switch"
+    )
+    assert verdict.findings[0].text == text
     assert verdict.findings[0].nodes == ("n3",)
 
 
 def test_swapped_rails_of_two_hosts_are_told_without_blame() -> None:
     world = World(nodes(2), {("n2", "nic0"): 1, ("n2", "nic1"): 0})
     assert world.codes() == ["rails_crossed"] * 2
-    assert world.verdict().findings[0].text.startswith("nic0 of h1 and nic1 of h2 reach each other, though they are of")
+    assert world.verdict().findings[0].text.startswith("nic0 of h1 and nic1 of h2 reach each other, and nobody of")
 
 
 def test_two_nodes_that_do_not_reach_each_other() -> None:
@@ -71,7 +73,7 @@ def test_an_mtu_that_a_host_has_for_itself() -> None:
     made[1] = replace(made[1], interfaces=(first, replace(second, mtu=1500)))
     (finding,) = World(made).verdict().findings
     assert finding.code == "mtu_differs"
-    assert finding.text == "the MTU differs on rail 1: nic1 of h2 has 1500, nic1 of h1, nic1 of h3 9000"
+    assert finding.text == "the MTUs of one rail differ: nic1 of h2 has 1500, nic1 of h1, nic1 of h3 9000"
 
 
 def test_a_cable_that_takes_less_than_the_interfaces_say() -> None:
