@@ -7,7 +7,7 @@ from dataclasses import replace
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import screened
 from elaunch.controller.planning import make_plan
-from elaunch.controller.probing import held
+from elaunch.controller.probing import held, holds
 from elaunch.controller.roster import eligible, fewest, unattached
 from elaunch.controller.transitions import end
 from elaunch.errors import JoinTimeoutError
@@ -42,6 +42,8 @@ def waiting_for(job: Job) -> str:
 
 def try_plan(job: Job, now: float) -> Job:
     policy = job.policy
+    if job.probing and holds(job, now):
+        return job
     job = screened(job, now)
     if job.ready < fewest(job):
         if now >= job.since + policy.join_timeout:

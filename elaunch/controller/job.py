@@ -159,11 +159,15 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Probing:
-    """A probe that is under way: of ``nodes``, until ``until``, for the operator's command ``id``, if it is one's."""
+    """A probe that is under way: of ``nodes``, until ``until``, for the operator's command ``id``, if it is one's.
+
+    ``silent`` are those that have not reported yet.
+    """
 
     id: str
     nodes: tuple[NodeFacts, ...]
     until: float
+    silent: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,11 @@ MOST_FINDINGS = 200
 OFF = "off"
 
 
+def holds(job: Job, now: float) -> bool:
+    """Whether the start waits for a probe that is under way, whoever comes meanwhile."""
+    return any(_of_start(probing) and probing.silent and now < probing.until for probing in job.probing)
+
+
 def held(job: Job, chosen: Sequence[Node], now: float) -> tuple[Job, bool]:
     """The job with the probe of the nodes ``chosen`` for the first generation, and whether the start waits for it."""
     if job.formed or job.policy.probe == OFF or len(chosen) < 2:
@@ -35,25 +40,31 @@ def held(job: Job, chosen: Sequence[Node], now: float) -> tuple[Job, bool]:
         return job, False
     identity = _identity(facts)
     by = now + BOUND if job.probe_by is None else job.probe_by
-    if job.probed == identity or now >= by:
-        return _over(job, identity), False
     begun = under_way(job, identity)
+    if job.probed == identity or now >= by or (begun is not None and not begun.silent):
+        return _over(job, identity), False
     if begun is None:
         others = tuple(probing for probing in job.probing if not _of_start(probing))
-        return replace(job, probing=(*others, Probing(identity, facts, by)), probe_by=by), True
-    return (job, True) if not _complete(job, begun) else (_over(job, identity), False)
+        job = replace(job, probing=(*others, _begun(job, identity, facts, by)), probe_by=by)
+    return job, True
+
+
+def heard(job: Job, node_id: str) -> Job:
+    """``job`` after news of a node: it has reported, or is gone."""
+    after = tuple(_without(job, probing, node_id) for probing in job.probing)
+    return replace(job, probing=after) if after != job.probing else job
 
 
 def begin(job: Job, operation: Operation, now: float) -> Job:
     """The job with the probe that an operator asks for under way."""
     views = sorted(job.nodes.values(), key=lambda view: (view.node.host, view.node.node_id))
-    probing = Probing(operation.id, facts_of(views), now + OPERATOR_BOUND)
+    probing = _begun(job, operation.id, facts_of(views), now + OPERATOR_BOUND)
     return replace(job, probing=(*job.probing, probing))
 
 
 def concluded(job: Job, probing: Probing, now: float) -> tuple[Job, tuple[Finding, ...]] | None:
     """The job after the probe, and its findings; None while it goes on."""
-    if now < probing.until and not _complete(job, probing):
+    if now < probing.until and probing.silent:
         return None
     return _conclude(job, probing)
 
@@ -93,8 +104,16 @@ def _identity(facts: Sequence[NodeFacts]) -> str:
     return _START + hashlib.sha256("\n".join(sorted(node.node_id for node in facts)).encode()).hexdigest()[:12]
 
 
-def _complete(job: Job, probing: Probing) -> bool:
-    return all(node.node_id not in job.nodes or _report(job, probing, node.node_id) for node in probing.nodes)
+def _begun(job: Job, identity: str, facts: tuple[NodeFacts, ...], until: float) -> Probing:
+    probing = Probing(identity, facts, until, frozenset(node.node_id for node in facts))
+    known = frozenset(node_id for node_id in probing.silent if _report(job, probing, node_id))
+    return replace(probing, silent=probing.silent - known)
+
+
+def _without(job: Job, probing: Probing, node_id: str) -> Probing:
+    if node_id not in probing.silent or (node_id in job.nodes and not _report(job, probing, node_id)):
+        return probing
+    return replace(probing, silent=probing.silent - {node_id})
 
 
 def _report(job: Job, probing: Probing, node_id: str) -> Report | None:

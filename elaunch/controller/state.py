@@ -17,6 +17,7 @@ from elaunch.controller.faults import diagnosed, node_lost, status_received
 from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.operations import operate
+from elaunch.controller.probing import heard
 from elaunch.controller.roster import names
 from elaunch.controller.running import follow
 from elaunch.controller.transitions import abort
@@ -202,7 +203,7 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = operate(job, event.operation, now, sealed=event.sealed)
     elif isinstance(event, OperationsWritten):
         job = forget_written(job, event.ids)
-    return job
+    return heard(job, about) if job.probing and (about := _about(event)) else job
 
 
 def _settle(job: Job, now: float) -> Job:

@@ -168,7 +168,7 @@ def _notes(reach: Reach, notes: Mapping[Port, str]) -> dict[str, tuple[PortNote,
     by_node: dict[str, list[PortNote]] = defaultdict(list)
     for port, text in notes.items():
         by_node[port[0]].append(PortNote(port[1], text))
-    answered = {node_id for node_id, _ in reach.ports if reach.answered(node_id)}
+    answered = reach.answered if by_node else set()
     return {node_id: tuple(of) for node_id, of in by_node.items() if node_id in answered}
 
 

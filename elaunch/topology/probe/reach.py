@@ -73,9 +73,10 @@ class Reach:
         peers = self._peers.get(port, {})
         return bool(peers) and not any(peers.values())
 
-    def answered(self, node_id: str) -> bool:
-        """Whether any interface of a node reaches another node's of its rail."""
-        return any(met for port, peers in self._peers.items() if port[0] == node_id for met in peers.values())
+    @property
+    def answered(self) -> set[str]:
+        """The nodes of which an interface reaches another node's of its rail."""
+        return {port[0] for port, peers in self._peers.items() if any(peers.values())}
 
     def searched(self, port: Port) -> list[Row]:
         """What was found along its cable."""

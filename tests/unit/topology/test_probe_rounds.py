@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elaunch.topology.probe.facts import Interface, NodeFacts
-from elaunch.topology.probe.rounds import ALL_PAIRS, rails_of, rounds, several_ways, targets
+from elaunch.topology.probe.rounds import ALL_PAIRS, SAMPLE, distances, rails_of, rounds, several_ways, targets
 from tests.unit.topology.probe_world import nodes
 
 
@@ -27,16 +27,14 @@ def test_every_pair_meets_once_and_nobody_twice_in_a_round(count: int) -> None:
 @given(st.integers(ALL_PAIRS + 1, 2000))
 def test_of_many_nodes_a_sample_that_hangs_together(count: int) -> None:
     turns = rounds(count)
-    assert len(turns) == (count - 1).bit_length()
+    assert len(turns) == SAMPLE
     for pairs in turns:
         assert (
             Counter(one for one, _ in pairs) == Counter(other for _, other in pairs) == dict.fromkeys(range(count), 1)
         )
         assert all(one != other for one, other in pairs)
-    reached = {0}
-    for pairs in turns:
-        reached |= {other for one, other in pairs if one in reached}
-    assert len(reached) == count
+    assert turns[0] == tuple((place, (place + 1) % count) for place in range(count)), "a ring of all"
+    assert len(set(distances(count))) == SAMPLE
 
 
 def test_each_interface_asks_its_own_rail_only_and_the_others_only_if_it_must() -> None:
