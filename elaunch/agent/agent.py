@@ -164,7 +164,8 @@ class Agent:
         elif isinstance(command, (Signal, Stacks)):
             self._requests.take(command)
         elif isinstance(command, Probe):
-            self._parts.reachability.take(command)
+            if self._parts.reachability is not None:
+                self._parts.reachability.take(command)
         elif isinstance(command, Leave):
             self._signals.leave(command.reason)
         else:

@@ -29,7 +29,6 @@ from elaunch.agent.options import LaunchOptions
 from elaunch.agent.places import local_address
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.pulse import Pulse
-from elaunch.agent.reachability import Reachability
 from elaunch.agent.spawner import Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.store import Backend, etcd_access, open_backend
@@ -45,6 +44,7 @@ from elaunch.rendezvous.keys import JobKeys
 
 if TYPE_CHECKING:
     from elaunch.agent.binding import Binder
+    from elaunch.agent.reachability import Reachability
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Parts:
     witnesses: Callable[[], list[Witness]]
     mailbox: Mailbox
     topology: str
-    reachability: Reachability
+    reachability: Reachability | None
 
 
 @asynccontextmanager
@@ -142,9 +142,8 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
-    reachability = Reachability(board, options.binding.wishes.exclude)
-    if options.max_nodes > 1 and options.probe != "off":
-        reachability.open(address)
+    reachability = _reachability(options, board, address)
+    if reachability is not None:
         stack.push_async_callback(reachability.close)
     pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
     witnesses = functools.partial(_witnesses, preparation)
@@ -172,6 +171,17 @@ def _binder(options: LaunchOptions) -> Binder:
     from elaunch.agent.binding import Binder
 
     return Binder(options, os.environ)
+
+
+def _reachability(options: LaunchOptions, board: StatusBoard, address: str) -> Reachability | None:
+    """What answers the other nodes' questions to the interfaces here; None where there are no other nodes."""
+    if options.max_nodes == 1 or options.probe == "off" or addresses.listening_host(address):
+        return None
+    from elaunch.agent.reachability import Reachability
+
+    made = Reachability(board, options.binding.wishes.exclude)
+    made.open(address)
+    return made
 
 
 def _witnesses(preparation: LaunchPreparation) -> list[Witness]:

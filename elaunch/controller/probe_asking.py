@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from elaunch.controller.commands import Probe
 from elaunch.controller.job import Job, Probing
 from elaunch.controller.probing import MARGIN, secret_of
-from elaunch.topology.probe.rounds import targets
 
 _LEAST = 0.2  # seconds that a node gets in any case
 
@@ -35,6 +34,8 @@ class Asking:
 
 
 def _commands(job: Job, probing: Probing, now: float) -> dict[str, Probe]:
+    from elaunch.topology.probe.rounds import targets  # few leaders ever need it
+
     secret, seconds = secret_of(job, probing), max(_LEAST, probing.until - now - MARGIN)
     asked = targets(probing.nodes)
     return {node_id: Probe(probing.id, secret, seconds, of) for node_id, of in asked.items()}

@@ -15,9 +15,7 @@ from dataclasses import replace
 from elaunch.controller.job import Job, NodeView, Probing
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import DeadPort, Node
-from elaunch.topology.probe.facts import Finding, NodeFacts, Report
-from elaunch.topology.probe.findings import findings
-from elaunch.topology.probe.rounds import several_ways
+from elaunch.topology.probe.facts import Finding, NodeFacts, Report, several_ways
 
 BOUND = 3.0  # seconds from the wish to probe to the start, at most
 OPERATOR_BOUND = 6.0  # where an operator waits, and nobody else
@@ -134,6 +132,8 @@ def _over(job: Job, identity: str) -> Job:
 
 
 def _conclude(job: Job, probing: Probing) -> tuple[Job, tuple[Finding, ...]]:
+    from elaunch.topology.probe.findings import findings  # few leaders ever need it
+
     told = {node.node_id: _report(job, probing, node.node_id) for node in probing.nodes}
     here = [node for node in probing.nodes if node.node_id in job.nodes]
     verdict = findings(here, {node_id: report for node_id, report in told.items() if report is not None})

@@ -11,14 +11,11 @@ from tests.e2e.conftest import job as job
 from tests.etcd.servers import Member, start_single
 from tests.lab.network import Network, impossible
 
-WHY_NOT = impossible()
-
-
 @pytest.fixture(scope="session")
 def three() -> Iterator[Network]:
     """Three hosts with two rails. A test leaves them as it has found them."""
-    if WHY_NOT:
-        pytest.skip(WHY_NOT)
+    if why := impossible():
+        pytest.skip(why)
     with Network(3) as made:
         yield made
 

@@ -47,6 +47,8 @@ def impossible() -> str:
     missing = [tool for tool in ("ip", "nsenter", "unshare", "mount") if shutil.which(tool) is None]
     if missing:
         return f"needs {', '.join(missing)}"
+    if not Path("/proc/sys/net/ipv6").is_dir():
+        return "needs a kernel with IPv6: crossed cables are found by its addresses"
     probe = f"{_PREFIX}{os.getpid()}x"
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
     if made.returncode:
@@ -155,7 +157,8 @@ class Network:
         host = self.host(number)
         ip("netns", "add", host)
         keys = [f"net.ipv4.conf.{where}.{key}" for where in ("all", "default") for key in _SYSCTLS]
-        keys += ["net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0"]
+        for where in ("all", "default"):
+            keys += [f"net.ipv6.conf.{where}.disable_ipv6=0", f"net.ipv6.conf.{where}.accept_dad=0"]
         inside = ["nsenter", f"--net=/run/netns/{host}", "sysctl", "-qw", *keys]
         subprocess.run(inside, check=True, capture_output=True, timeout=20)
         self.run(number, "link", "set", "lo", "up")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -125,3 +126,9 @@ class Finding:
     text: str
     severity: str = "warning"
     nodes: tuple[str, ...] = ()
+
+
+def several_ways(nodes: Sequence[NodeFacts]) -> bool:
+    """Whether there is anything to be found out: two hosts, and one with more than one interface."""
+    places = {frozenset(interface.address for interface in node.interfaces) for node in nodes}
+    return len(places) > 1 and any(len(node.interfaces) > 1 for node in nodes)

@@ -54,12 +54,6 @@ def rails_of(nodes: Sequence[NodeFacts]) -> dict[tuple[str, str], int]:
     return rails
 
 
-def several_ways(nodes: Sequence[NodeFacts]) -> bool:
-    """Whether there is anything to be found out: two hosts, and one with more than one interface."""
-    places = {frozenset(interface.address for interface in node.interfaces) for node in nodes}
-    return len(places) > 1 and any(len(node.interfaces) > 1 for node in nodes)
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A node, with what is asked of it again and again."""

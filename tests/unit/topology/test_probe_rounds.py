@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elaunch.topology.probe.facts import Interface, NodeFacts
-from elaunch.topology.probe.rounds import ALL_PAIRS, SAMPLE, distances, rails_of, rounds, several_ways, targets
+from elaunch.topology.probe.facts import Interface, NodeFacts, several_ways
+from elaunch.topology.probe.rounds import ALL_PAIRS, SAMPLE, distances, rails_of, rounds, targets
 from tests.unit.topology.probe_world import nodes
 
 
