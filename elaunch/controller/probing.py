@@ -89,7 +89,7 @@ def secret_of(job: Job, probing: Probing) -> bytes:
 def documents(found: Sequence[Finding]) -> dict[str, str]:
     """The findings as the answers of nodes, each as JSON with that of the first that it is about."""
     by_node: dict[str, list[dict[str, object]]] = {}
-    for finding in found[:MOST_FINDINGS]:
+    for finding in found:
         by_node.setdefault(finding.nodes[0] if finding.nodes else "", []).append(dataclasses.asdict(finding))
     return {node_id: json.dumps(of) for node_id, of in by_node.items()}
 
@@ -144,4 +144,5 @@ def _conclude(job: Job, probing: Probing) -> tuple[Job, tuple[Finding, ...]]:
     )
     others = tuple(port for port in job.unreachable if port.node_id not in told)
     rest = tuple(other for other in job.probing if other is not probing)
-    return replace(job, probing=rest, findings=verdict.findings, unreachable=(*others, *dead)), verdict.findings
+    found = verdict.findings[:MOST_FINDINGS]
+    return replace(job, probing=rest, findings=found, unreachable=(*others, *dead)), found

@@ -11,6 +11,7 @@ from tests.e2e.conftest import job as job
 from tests.etcd.servers import Member, start_single
 from tests.lab.network import Network, impossible
 
+
 @pytest.fixture(scope="session")
 def three() -> Iterator[Network]:
     """Three hosts with two rails. A test leaves them as it has found them."""

@@ -21,7 +21,8 @@ from types import TracebackType
 
 _names = itertools.count()
 _PREFIX = "lab"
-_SYSCTLS = ("arp_ignore=1", "arp_announce=2", "rp_filter=1")
+_SETTINGS = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 1}  # else any interface answers for the other's address
+_SETTINGS6 = {"disable_ipv6": 0, "accept_dad": 0}  # without the seconds of looking for who has an address already
 
 # Runs a command with the namespace's own view of /sys, the cgroups kept, and of /etc/hosts.
 _ENTER = """
@@ -156,10 +157,14 @@ class Network:
     def _make(self, number: int) -> None:
         host = self.host(number)
         ip("netns", "add", host)
-        keys = [f"net.ipv4.conf.{where}.{key}" for where in ("all", "default") for key in _SYSCTLS]
-        for where in ("all", "default"):
-            keys += [f"net.ipv6.conf.{where}.disable_ipv6=0", f"net.ipv6.conf.{where}.accept_dad=0"]
-        inside = ["nsenter", f"--net=/run/netns/{host}", "sysctl", "-qw", *keys]
+        settings = {
+            f"{family}/conf/{where}/{name}": value
+            for family, values in (("ipv4", _SETTINGS), ("ipv6", _SETTINGS6))
+            for name, value in values.items()
+            for where in ("all", "default")
+        }
+        script = "; ".join(f"echo {value} >/proc/sys/net/{path}" for path, value in settings.items())
+        inside = ["nsenter", f"--net=/run/netns/{host}", "sh", "-ec", script]
         subprocess.run(inside, check=True, capture_output=True, timeout=20)
         self.run(number, "link", "set", "lo", "up")
         for place in (*range(self.rails), "c"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Collection, Sequence
 
 from elaunch.topology.probe.netlink import Link
@@ -22,7 +23,13 @@ def candidates(links: Sequence[Link], address: str = "", exclude: Collection[str
 
 
 def _is_one(link: Link, address: str) -> bool:
-    if not (link.up and link.carrier and link.addresses) or link.loopback or link.master:
+    if not (link.up and link.carrier) or link.loopback or link.master:
         return False
     own = any(known.partition("/")[0] == address for known in link.addresses)
-    return own or link.kind not in _NO_WIRE
+    return own or (link.kind not in _NO_WIRE and any(_leads_on(link, known) for known in link.addresses))
+
+
+def _leads_on(link: Link, address: str) -> bool:
+    """Not 169.254.0.0/16, which is a server's way to its own management controller, nor a container's end of a veth."""
+    own = ipaddress.ip_interface(address)
+    return not own.ip.is_link_local and not (link.kind == "veth" and own.network.num_addresses == 1)

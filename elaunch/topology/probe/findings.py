@@ -6,8 +6,8 @@ at all, a firewall against UDP is as likely as a cable, and the job must not sta
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from elaunch.topology.probe.crossing import crossed
@@ -31,7 +31,8 @@ def findings(nodes: Sequence[NodeFacts], reports: Mapping[str, Report]) -> Verdi
     """``reports`` by node id; a node of which there is none has not answered."""
     rails = rails_of(nodes)
     reach = Reach(nodes, reports, rails)
-    known = [*_subnets(nodes), *_maps(nodes)]
+    told = {node_id for node_id, row in reach.direct if row.egress}
+    known = [*_subnets(nodes, told), *_maps(nodes)]
     if not reach.asked:
         return Verdict(tuple(known))
     if not reach.any_answered:
@@ -102,32 +103,45 @@ def _pairs(reach: Reach, lost: set[Port]) -> list[Finding]:
 
 
 def _wrong_way(reach: Reach) -> list[Finding]:
-    """Interfaces whose traffic goes out or comes in at another one of their host."""
-    found = []
-    out: dict[Port, Counter[str]] = defaultdict(Counter)
-    into: dict[Port, Counter[str]] = defaultdict(Counter)
+    """Interfaces whose traffic goes out or comes in at another one of their host; alike hosts in one line."""
+    out: dict[Port, set[str]] = defaultdict(set)
+    into: dict[Port, set[str]] = defaultdict(set)
     for node_id, row in reach.direct:
         if row.egress and row.egress != row.own:
-            out[node_id, row.own][row.egress] += 1
+            out[node_id, row.own].add(row.egress)
         if row.reached and row.arrived and row.arrived != row.interface:
-            into[row.node_id, row.interface][row.arrived] += 1
-    for port, others in out.items():
-        text = f"what {reach.name(port)} sends from its own address leaves by {listed(others)}: a duplicate route"
-        text += "; two interfaces in one subnet need a routing rule for each source address"
-        found.append(Finding("duplicate_route", text, "warning", _nodes([port])))
-    for port, others in into.items():
-        text = f"what is sent to the address of {reach.name(port)} comes in by {listed(others)}: its host answers for"
-        text += " any of its addresses on every interface (set net.ipv4.conf.all.arp_ignore=1 and arp_announce=2)"
-        found.append(Finding("duplicate_route", text, "warning", _nodes([port])))
+            into[row.node_id, row.interface].add(row.arrived)
+    found = []
+    for names, others, nodes in _alike(reach, out):
+        text = f"what {names} sends from its own address leaves by {others}: a duplicate route; two interfaces in one"
+        found.append(_duplicate(f"{text} subnet need a routing rule for each source address", nodes))
+    for names, others, nodes in _alike(reach, into):
+        text = f"what is sent to the address of {names} comes in by {others}: the host answers for any of its addresses"
+        found.append(
+            _duplicate(f"{text} on every interface (set net.ipv4.conf.all.arp_ignore=1 and arp_announce=2)", nodes)
+        )
     return found
 
 
-def _subnets(nodes: Sequence[NodeFacts]) -> list[Finding]:
-    """Hosts with two interfaces in one subnet; those with the same two in one line."""
+def _alike(reach: Reach, ways: Mapping[Port, set[str]]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The interfaces of one name that have the same others, in words, and their nodes."""
+    same: dict[tuple[str, tuple[str, ...]], list[Port]] = defaultdict(list)
+    for port, others in ways.items():
+        same[port[1], tuple(sorted(others))].append(port)
+    for (_, names), ports in same.items():
+        yield listed(map(reach.name, ports)), listed(names), _nodes(ports)
+
+
+def _duplicate(text: str, nodes: tuple[str, ...]) -> Finding:
+    return Finding("duplicate_route", text, "warning", nodes)
+
+
+def _subnets(nodes: Sequence[NodeFacts], told: Collection[str]) -> list[Finding]:
+    """Hosts with two interfaces in one subnet, of which nobody ``told`` by which of them their traffic leaves."""
     same: dict[tuple[str, ...], list[NodeFacts]] = defaultdict(list)
     for node in nodes:
         by_net: dict[str, list[str]] = defaultdict(list)
-        for interface in node.interfaces:
+        for interface in node.interfaces if len(node.interfaces) > 1 and node.node_id not in told else ():
             for net in interface.networks:
                 by_net[net].append(interface.name)
         for net, names in by_net.items():
@@ -137,7 +151,7 @@ def _subnets(nodes: Sequence[NodeFacts]) -> list[Finding]:
     for (net, *names), there in same.items():
         text = f"{listed(names)} of {listed(node.host for node in there)} are in one subnet, {net}: without a routing"
         text += " rule for each source address, all of it leaves by one of them"
-        found.append(Finding("duplicate_route", text, "warning", tuple(node.node_id for node in there)))
+        found.append(_duplicate(text, tuple(node.node_id for node in there)))
     return found
 
 

@@ -114,6 +114,8 @@ def test_interfaces_that_lead_to_no_wire_are_no_candidates() -> None:
         link("br0", kind="bridge", addresses=("10.0.9.1/24",)),
         link("lo", loopback=True),
         link("veth0", kind="veth"),
+        link("veth1", kind="veth", addresses=("10.0.8.1/32",)),
+        link("idrac", addresses=("169.254.1.2/16",)),
     ]
     assert [found.name for found in candidates(here, "10.0.9.1", ["veth0"])] == ["eth0", "bond0", "br0"]
 
