@@ -17,7 +17,7 @@ from elaunch.topology.probe.netlink import Link, links
 from elaunch.topology.probe.prober import probe
 
 MOST_SECONDS = 30.0  # whatever a leader asks
-_KNOWN = 64  # ids that are remembered
+_KNOWN = 64  # probes that are remembered
 
 
 class Reachability:
@@ -31,7 +31,7 @@ class Reachability:
         self._exclude = exclude
         self._address = ""
         self._responder: Responder | None = None
-        self._known: dict[str, None] = {}
+        self._known: dict[tuple[str, bytes], None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self, address: str) -> None:
@@ -48,10 +48,10 @@ class Reachability:
         self._board.update(interfaces=tuple(self._told(link) for link in found))
 
     def take(self, command: Probe) -> None:
-        """Do it, unless it was done before."""
-        if self._responder is None or command.id in self._known:
+        """Do it, unless it was done before. The next leader may ask the same with another secret: then of all anew."""
+        if self._responder is None or (command.id, command.secret) in self._known:
             return
-        self._known[command.id] = None
+        self._known[command.id, command.secret] = None
         while len(self._known) > _KNOWN:
             del self._known[next(iter(self._known))]
         self._responder.admit(command.id, command.secret)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,6 +73,9 @@ def test_each_probe_is_made_once() -> None:
         node.take(command(board))
         node.take(command(board, "another"))
         assert (await reported(board)).id == "another"
+        board.update(probe=None)
+        node.take(replace(command(board), secret=b"of another leader"))
+        assert [row.reached for row in (await reported(board)).rows] == [True]
 
     run(work)
 
