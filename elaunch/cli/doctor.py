@@ -20,6 +20,7 @@ _TEXT = (
     " nodes of a job that runs ask each other's interfaces."
 )
 _EPILOG = "Exit codes: 0 nothing is wrong but for warnings, 1 something is, else as for the operator's commands."
+_PATIENCE = 20.0  # seconds for the drivers
 _COLUMN = 100  # characters of a line of text
 
 
@@ -48,9 +49,20 @@ def _host(as_json: bool) -> int:
     from elaunch.doctor.checks import examine
     from elaunch.doctor.gathering import gather
 
-    host = gather()
+    host = gather(asyncio.run(_machine()))
     found = [dataclasses.asdict(complaint) for complaint in examine(host)]
     return _told({"host": host.name}, f"host {host.name}", found, as_json)
+
+
+async def _machine() -> Any:
+    """What this host has; None where a driver does not answer in time."""
+    from elaunch.agent.aside import aside
+    from elaunch.topology.host.discovery import discover
+
+    try:
+        return await aside(discover, _PATIENCE)
+    except asyncio.TimeoutError:
+        return None
 
 
 async def _job(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:

@@ -16,7 +16,6 @@ from elaunch.doctor.facts import Host, Limit, WrongWay
 from elaunch.errors import NoRouteError
 from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
-from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
 from elaunch.topology.policy import bind
 from elaunch.topology.probe.candidates import candidates
@@ -31,11 +30,11 @@ _TIME_ERROR = 5  # of adjtimex: the clock is not synchronised
 _DMABUF = (5, 12)  # the first kernel that has it
 
 
-def gather() -> Host:
+def gather(topology: Topology | None) -> Host:
+    """All that is known; ``topology`` takes longest, and is the caller's to find out, as a lost device may hang it."""
     name = socket.gethostname()
     found, wrong = _links()
-    topology = discover()
-    binding, no_route = _binding(topology)
+    binding, no_route = _binding(topology) if topology is not None else (None, "")
     shm, free = _shm()
     return Host(
         name=name,

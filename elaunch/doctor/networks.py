@@ -80,6 +80,9 @@ def subnets(host: Host) -> Iterator[Complaint]:
 
 def ports(host: Host) -> Iterator[Complaint]:
     """What the policy makes of the NICs: those that are left out though they might be wanted, and why."""
+    if host.topology is None:
+        text = "what devices and ports this host has could not be found out in time: a driver, or a device, hangs"
+        yield Complaint("machine_unknown", "warning", text, "look at dmesg; nvidia-smi may hang as well")
     if host.no_route:
         yield Complaint("no_route", "error", host.no_route, "elaunch topo shows the machine")
     for refused in host.binding.refused if host.binding else ():

@@ -26,7 +26,7 @@ def test_it_runs_here_and_its_findings_have_an_exit_code(capsys: pytest.CaptureF
 def test_the_exit_code_is_1_for_an_error_only(
     host: Host, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gathering, "gather", lambda: host)
+    monkeypatch.setattr(gathering, "gather", lambda _: host)
     assert main(["doctor"]) == code
     out = capsys.readouterr().out
     assert out.startswith("host gpu-01\n")
@@ -36,7 +36,7 @@ def test_the_exit_code_is_1_for_an_error_only(
 def test_what_to_do_stands_below_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(gathering, "gather", lambda: but(shm=1 << 20, name="x\033[2J"))
+    monkeypatch.setattr(gathering, "gather", lambda _: but(shm=1 << 20, name="x\033[2J"))
     run([], {})
     _, finding, advice, *_ = capsys.readouterr().out.splitlines()
     assert finding.startswith("warning  small_shm              /dev/shm has 1 MiB")
