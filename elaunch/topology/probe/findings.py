@@ -77,8 +77,9 @@ def _lost(reach: Reach, lost: Sequence[Port]) -> tuple[list[Finding], dict[Port,
                 f"{reach.name(port)} is up, but reaches none of {listed(map(reach.name, reach.peers(port)))}"
                 f"{_on_the_wire(reach, port)}"
             )
-            found.append(Finding("interface_unreachable", text, "error", _nodes([port])))
             notes[port] = text
+            if not told.issuperset(reach.peers(port)):  # else those are why
+                found.append(Finding("interface_unreachable", text, "error", _nodes([port])))
     return found, notes
 
 

@@ -59,6 +59,15 @@ def test_swapped_rails_of_two_hosts_are_told_without_blame() -> None:
     assert world.verdict().findings[0].text.startswith("nic0 of h1 and nic1 of h2 reach each other, and nobody of")
 
 
+def test_whoever_has_only_a_crossed_peer_is_not_told_besides() -> None:
+    verdict = World(nodes(2), {("n2", "nic0"): 1}).verdict()
+    (finding,) = verdict.findings
+    assert finding.text.startswith("nic0 of h2 reaches nobody on its own rail, but nic1 of h1")
+    assert {node: [note.interface for note in of] for node, of in verdict.unreachable.items()} == {
+        "n1": ["nic0"], "n2": ["nic0"]
+    }  # fmt: skip
+
+
 def test_two_nodes_that_do_not_reach_each_other() -> None:
     verdict = World(nodes(4, rails=1), cut={frozenset(("n1", "n3"))}).verdict()
     (finding,) = verdict.findings
