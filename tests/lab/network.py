@@ -79,18 +79,19 @@ def ip(*words: str) -> str:
 class Network:
     """``count`` hosts, numbered from 1, with ``rails`` data interfaces: ``nic0``, ``nic1``, and ``ctl``.
 
-    ``nicN`` of host H has the address ``10.B.N+1.H``, ``ctl`` has ``10.B.100.H``, where B is the process's own.
+    ``nicN`` of host H has the address ``10.B.N+1.H``, ``ctl`` has ``10.B.100.H``, where B is this network's own.
     The test itself is on the control network, at ``10.B.100.254``.
     """
 
     count: int
     rails: int = 2
     name: str = field(default_factory=lambda: f"{_PREFIX}{os.getpid()}{chr(97 + next(_names) % 26)}")
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="elaunch-lab-")))
 
     def __enter__(self) -> Network:
         sweep()
-        self._net = f"10.{100 + os.getpid() % 100}"
+        self._net = _free_network()
+        self.folder = _folder(self.name)
+        self.folder.mkdir()
         try:
             for place in (*range(self.rails), "c"):
                 ip("link", "add", self._bridge(place), "type", "bridge")
@@ -185,7 +186,6 @@ class Network:
 
     def _remove(self) -> None:
         _take_away(self.name)
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def sweep() -> None:
@@ -202,6 +202,18 @@ def _take_away(name: str) -> None:
         subprocess.run(["ip", "netns", "del", space], check=False, capture_output=True, timeout=20)
     for link in [link for link in _links() if link.startswith(name)]:
         subprocess.run(["ip", "link", "del", link], check=False, capture_output=True, timeout=20)
+    shutil.rmtree(_folder(name), ignore_errors=True)
+
+
+def _folder(name: str) -> Path:
+    return Path(tempfile.gettempdir(), f"elaunch-{name}")
+
+
+def _free_network() -> str:
+    """The first two numbers of addresses that no other test run on this machine has."""
+    taken = {address["local"] for link in json.loads(ip("-j", "addr", "show")) for address in link["addr_info"]}
+    numbers = (100 + (os.getpid() + step) % 100 for step in range(100))
+    return next(f"10.{number}" for number in numbers if f"10.{number}.100.254" not in taken)
 
 
 def _namespaces() -> Sequence[str]:
