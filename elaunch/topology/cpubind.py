@@ -16,7 +16,7 @@ MODES = ("none", "numa", "core")
 
 @dataclass(frozen=True, slots=True)
 class CpuBinding:
-    """``cpus`` None: all that are allowed. ``memory`` None: as the kernel does. ``warning`` is empty or a sentence."""
+    """``cpus`` None: all that are allowed. ``memory`` None: the kernel's way. ``warning``: what is amiss, or empty."""
 
     numa: int | None
     cpus: CpuSet | None
@@ -67,14 +67,11 @@ def _whole(topology: Topology, placed: Placed, home: int | None, near: CpuSet, a
         memory = home if any(n.number == home and n.cpus for n in topology.numa) else None
         what = f"NUMA node {home}" if home is not None else "the CPUs near its device"
         return CpuBinding(home, allowed, memory, Reason("cpus", "numa", f"{what}: CPUs {format_list(allowed)}"))
-    rank = placed.local_rank
     if near and topology.allowed_cpus is not None:
-        text = (
-            f"rank {rank}: none of the CPUs near its device ({format_list(near)}) is allowed here"
-            f" ({format_list(topology.allowed_cpus)}): it runs on those"
-        )
+        here = format_list(topology.allowed_cpus)
+        text = f"none of the CPUs near its device ({format_list(near)}) is allowed: it runs on those that are ({here})"
         return CpuBinding(home, None, None, Reason("cpus", "not_allowed", text), text)
-    text = f"rank {rank}: no source tells which CPUs are near it: all allowed CPUs"
+    text = "nothing tells which CPUs are near it: it runs on all that are allowed"
     return CpuBinding(home, None, None, Reason("cpus", "not_known", text), text)
 
 
@@ -94,7 +91,7 @@ def _shared_out(bound: list[CpuBinding], placed: tuple[Placed, ...]) -> list[Cpu
                 text = f"share {number + 1} of {len(places)} of {one.reason.text}: {format_list(shares[number])}"
                 reason, warning = Reason("cpus", "core", text), ""
             else:
-                warning = f"{len(places)} ranks share {len(cpus)} CPUs ({format_list(cpus)}): too few for one each"
+                warning = f"{len(places)} ranks share the CPUs {format_list(cpus)}, too few for one each"
                 reason = Reason("cpus", "too_few", warning)
             share = shares[number] if shares else cpus
             result[place] = CpuBinding(one.numa, share, one.memory, reason, warning)

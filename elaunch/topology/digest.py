@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 from elaunch.topology.cpus import format_list
 from elaunch.topology.distance import Distances
-from elaunch.topology.machine import Device, Port, Topology
+from elaunch.topology.machine import Device, PciFunction, Port, Topology
+from elaunch.topology.naming import ordered
 
 Facts = dict[tuple[str, str], str]
 """By thing (``device 0000:1b:00.0``) and property."""
@@ -57,15 +58,17 @@ def _described(facts: Facts, thing: str) -> str:
 def facts(topology: Topology) -> Facts:
     """What the digest is made of."""
     found: Facts = {}
-    names = {d.id: _device_name(topology, d) for d in topology.devices}
-    ports = {p.id: _port_name(topology, p) for p in topology.ports}
+    names = {d.id: f"device {d.pci or d.id}" for d in topology.devices}
+    ports = _port_names(topology)
+    functions = {f.address: f for f in topology.functions}
     for device in topology.devices:
         found.update(_of_device(device, names))
+        found[names[device.id], "place"] = _way_up(device.pci, functions)
     distances = Distances(topology)
     for port in topology.ports:
         if not port.software:
             found.update(_of_port(port, ports[port.id], distances))
-    found.update(_of_tree(topology))
+            found[ports[port.id], "place"] = _way_up(port.pci, functions)
     for node in topology.numa:
         found[f"NUMA node {node.number}", "CPUs"] = format_list(node.cpus) or "none"
     for told in topology.levels:
@@ -88,39 +91,33 @@ def _of_port(port: Port, name: str, distances: Distances) -> Iterator[tuple[tupl
     yield (name, "link layer"), port.link_layer.value
     yield (name, "rate"), f"{rate:g} Gbit/s" if rate else ""
     yield (name, "NUMA node"), _number(port.numa)
-    yield (name, "kind"), "RDMA" if port.rdma else "interface"
 
 
-def _of_tree(topology: Topology) -> Iterator[tuple[tuple[str, str], str]]:
-    """The way up from every device and port; whatever else hangs on PCI does not matter."""
-    functions = {f.address: f for f in topology.functions}
-    ends = (*(d.pci for d in topology.devices), *(p.pci for p in topology.ports))
-    todo = [address for address in ends if address in functions]
-    seen: set[str] = set()
-    while todo:
-        at = functions[todo.pop()]
-        if at.address in seen:
-            continue
-        seen.add(at.address)
-        thing = f"PCI {at.address}"
-        yield (thing, "bridge above"), at.parent or at.root
-        yield (thing, "NUMA node"), _number(at.numa)
-        yield (thing, "hardware"), f"{at.vendor or 0:04x}:{at.device or 0:04x}"
-        yield (thing, "lanes"), _number(at.width)
-        if at.parent in functions:
-            todo.append(at.parent)
+def _way_up(address: str, functions: dict[str, PciFunction]) -> str:
+    """The bridges above, nearest first, with their hardware and lanes; whatever else hangs on PCI does not matter."""
+    steps: list[str] = []
+    at = functions.get(address)
+    while at is not None and len(steps) < 64:
+        lanes = f" x{at.width}" if at.width else ""
+        name = "" if at.address == address else f"{at.address} "
+        steps.append(f"{name}{at.vendor or 0:04x}:{at.device or 0:04x}{lanes}")
+        if at.root or not at.parent:
+            steps.append(at.root)
+        at = functions.get(at.parent)
+    return " below ".join(filter(None, steps))
 
 
-def _device_name(topology: Topology, device: Device) -> str:
-    return f"device {device.pci or device.id}"
-
-
-def _port_name(topology: Topology, port: Port) -> str:
-    """By PCI address: names are given in the order in which drivers find adapters, which differs between boots."""
-    if not port.pci:
-        return f"port {port.id}"
-    beside = sorted(p.number for p in topology.ports if p.pci == port.pci and p.rdma == port.rdma)
-    return f"port {port.pci}" + (f" number {port.number}" if len(beside) > 1 else "")
+def _port_names(topology: Topology) -> dict[str, str]:
+    """By PCI address: names are given in the order in which drivers find adapters, which differs between boots. Ports
+    with the same address are told apart by their place among these."""
+    beside: dict[tuple[str, bool], list[Port]] = {}
+    for port in ordered(topology.ports):
+        beside.setdefault((port.pci or port.id, port.rdma), []).append(port)
+    return {
+        port.id: f"{'port' if rdma else 'interface'} {place}" + (f" number {n}" if len(ports) > 1 else "")
+        for (place, rdma), ports in beside.items()
+        for n, port in enumerate(ports, 1)
+    }
 
 
 def _number(value: int | None) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from elaunch.topology.binding import RankBinding, Refused, Wishes
-from elaunch.topology.distance import Distances
+from elaunch.topology.distance import Distances, Model
 from elaunch.topology.level import Level
-from elaunch.topology.machine import Port, PortState, Topology
+from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import listed, names, near, ordered
 from elaunch.topology.roles import is_fabric
 
@@ -25,7 +26,7 @@ def all_of(
         *_only_far(ranks),
         *_lost(ranks, refused),
         *_sockets(ranks),
-        *_slower_than_peers(ranks),
+        *_slower_than_like(distances, ranks),
         *_too_few(ranks, wishes.nics_per_rank),
         *_unknown_excludes(topology, wishes),
     )
@@ -63,30 +64,29 @@ def _own(distances: Distances, rank: RankBinding) -> tuple[Port, ...]:
 
 
 def _only_far(ranks: tuple[RankBinding, ...]) -> list[str]:
-    said: list[str] = []
-    for level, text in (
-        (Level.SYS, "only over the link between NUMA nodes (SYS)"),
-        (Level.UNKNOWN, "over a distance that nothing tells"),
-    ):
-        far = [r for r in ranks if r.level is level]
-        if far:
-            ports = dict.fromkeys(r.ports[0].id for r in far)
-            who = f"ranks {listed(str(r.local_rank) for r in far)}" if len(far) > 1 else f"rank {far[0].local_rank}"
-            reach = "reach" if len(far) > 1 else "reaches"
-            said.append(f"{who} {reach} {listed(ports)} {text}")
-    return said
+    said: list[tuple[int, str]] = []
+    for rank in ranks:
+        if rank.level is Level.SYS:
+            said.append((rank.local_rank, f"{rank.ports[0].id} is reached only over the link between NUMA nodes (SYS)"))
+        elif rank.level is Level.UNKNOWN:
+            said.append((rank.local_rank, f"nothing tells how far {rank.ports[0].id} is"))
+    return by_rank(said)
+
+
+def by_rank(said: Iterable[tuple[int, str]]) -> list[str]:
+    """``ranks 0, 1: text``, once for each text."""
+    who: dict[str, list[int]] = {}
+    for rank, text in said:
+        who.setdefault(text, []).append(rank)
+    return [f"rank{'s' * (len(n) > 1)} {listed(str(r) for r in n)}: {text}" for text, n in who.items()]
 
 
 def _lost(ranks: tuple[RankBinding, ...], refused: dict[str, Refused]) -> list[str]:
     """A rank that would have had another port first."""
-    said: dict[str, list[int]] = {}
-    for rank in ranks:
-        for reason in rank.why:
-            if reason.code == "displaced" or (
-                reason.about == "nics" and reason.code in {r.code for r in refused.values()}
-            ):
-                said.setdefault(reason.text, []).append(rank.local_rank)
-    return [f"rank {listed(str(n) for n in numbers)}: {text}" for text, numbers in said.items()]
+    codes = {"displaced", *(r.code for r in refused.values())}
+    return by_rank(
+        (r.local_rank, why.text) for r in ranks for why in r.why if why.about == "nics" and why.code in codes
+    )
 
 
 def _sockets(ranks: tuple[RankBinding, ...]) -> list[str]:
@@ -96,15 +96,17 @@ def _sockets(ranks: tuple[RankBinding, ...]) -> list[str]:
     return [f"no RDMA on this machine: ranks reach each other by sockets over {listed(p.id for p in used)}"]
 
 
-def _slower_than_peers(ranks: tuple[RankBinding, ...]) -> list[str]:
-    """A link that came up with fewer lanes or at a lower speed than its like."""
-    used = {p.id: p for rank in ranks for p in rank.ports if p.rate and p.state is not PortState.DOWN}
-    said: list[str] = []
-    for port in ordered(used.values()):
-        like = [p.rate for p in used.values() if p.rate and p.link_layer is port.link_layer and p.rdma == port.rdma]
-        if port.rate and port.rate < max(like):
-            said.append(f"{port.id} runs at {port.rate:g} Gbit/s, its like at {max(like):g}")
-    return said
+def _slower_than_like(distances: Distances, ranks: tuple[RankBinding, ...]) -> list[str]:
+    """A link that came up with fewer lanes or at a lower speed than others of its model."""
+    used = ordered({p.id: p for rank in ranks for p in rank.ports}.values())
+    most: dict[Model, float] = {}
+    for port in used:
+        most[distances.model(port)] = max(port.rate or 0.0, most.get(distances.model(port), 0.0))
+    return [
+        f"{port.id} runs at {port.rate:g} Gbit/s, its like at {most[distances.model(port)]:g}"
+        for port in used
+        if port.rate and port.rate < most[distances.model(port)]
+    ]
 
 
 def _too_few(ranks: tuple[RankBinding, ...], wanted: int | None) -> list[str]:

@@ -1,47 +1,27 @@
 """What each port is for, so far as the machine shows it: compute, management, storage, or nothing of hardware at all.
 
 A port's state plays no part: a compute port that is down is still one, so that rails and choices stay as they are when
-a link comes and goes. ``usable`` says which of them can be used now.
+a link comes and goes (a port that is down counts with the rate of its like that are up). ``usable`` says which of them
+can be used now.
 """
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 
-from elaunch.topology.distance import Distances
-from elaunch.topology.level import Level
-from elaunch.topology.machine import LinkLayer, PciFunction, Port, PortState, Topology
+from elaunch.topology.compute_ports import far, other_link_layer, slower_model
+from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import listed, ordered
+from elaunch.topology.role import Decision, PortRole, Role, is_fabric
 
-
-class Role(str, enum.Enum):
-    """What a port is for."""
-
-    COMPUTE = "compute"
-    MANAGEMENT = "management"
-    STORAGE = "storage"
-    SOFTWARE = "software"
-
-
-@dataclass(frozen=True, slots=True)
-class PortRole:
-    """A port's role, with a code for machines and a sentence for people."""
-
-    port: Port
-    role: Role
-    code: str
-    text: str
-
+__all__ = ["PortRole", "Role", "is_fabric", "roles"]
 
 _WIRELESS = re.compile(r"wl[a-z0-9]|wlan|wwan")
-_USB = re.compile(r"en[xp].*u[0-9]|usb[0-9]|ib-?over")
+_USB = re.compile(r"en[xp].*u[0-9]|enx[0-9a-f]{12}$|usb[0-9]")
+_USB_DRIVERS = ("cdc_ether", "cdc_ncm", "cdc_eem", "rndis_host")
 _BOND = re.compile(r"(^|_)(bond|team)_?[0-9]*$")
 _WIRELESS_CLASS = 0x0280
-
-Decision = tuple[Role, str, str]
 
 
 def roles(topology: Topology) -> tuple[PortRole, ...]:
@@ -57,11 +37,6 @@ def roles(topology: Topology) -> tuple[PortRole, ...]:
     return tuple(PortRole(p, *decided[p.id]) for p in ordered(topology.ports))
 
 
-def is_fabric(port: Port) -> bool:
-    """Whether ``port`` is reached by more than sockets: RDMA, or a fabric that has a library of its own."""
-    return port.rdma or port.link_layer not in (LinkLayer.ETHERNET, LinkLayer.UNKNOWN)
-
-
 def _software(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
     text = "{} is of software: there is no hardware behind it"
     return {p.id: (Role.SOFTWARE, "software", text.format(p.id)) for p in ports if p.software}
@@ -74,7 +49,7 @@ def _not_for_clusters(topology: Topology, ports: list[Port]) -> dict[str, Decisi
         function = functions.get(port.pci)
         if (function and function.class_code == _WIRELESS_CLASS) or (not port.rdma and _WIRELESS.match(port.nic)):
             found[port.id] = Role.MANAGEMENT, "wireless", f"{port.id} is wireless"
-        elif not port.rdma and _USB.match(port.nic):
+        elif not port.rdma and (_USB.match(port.nic) or port.driver in _USB_DRIVERS):
             found[port.id] = Role.MANAGEMENT, "usb", f"{port.id} hangs on USB, as a management controller's does"
     return found
 
@@ -129,82 +104,13 @@ def _is_bond(port: Port) -> bool:
     return bool(port.members) or (port.rdma and bool(port.bond)) or bool(_BOND.search(port.nic))
 
 
-def _far(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """Ports that no device has near, where others share a switch with one."""
-    distances = Distances(topology)
-    levels = {p.id: {d.id: distances.level(d, p) for d in topology.devices} for p in ports}
-    near = [p for p in ports if any(way <= Level.PXB for way in levels[p.id].values())]
-    if not near:
-        return {}
-    served = {d.id for d in topology.devices if any(levels[p.id][d.id] <= Level.PXB for p in near)}
-    # A device whose own socket has no port on a switch still has the others of that socket.
-    left = [d for d in topology.devices if d.id not in served]
-    nodes = {d.numa for d in topology.devices if d.numa is not None}
-    found: dict[str, Decision] = {}
-    for port in ports:
-        if port in near or any(levels[port.id][d.id] <= Level.NODE for d in left):
-            continue
-        best = min(levels[port.id].values())
-        if port.numa is not None and nodes and port.numa not in nodes:
-            text = (
-                f"{port.id} is on NUMA node {port.numa}, where no device is; {len(near)} ports share a switch with one"
-            )
-            found[port.id] = Role.MANAGEMENT, "no_device_on_node", text
-        else:
-            text = f"{port.id} is {best.name} to its nearest device, and {len(near)} ports share a switch with one"
-            found[port.id] = Role.STORAGE, "far", text
-    return found
-
-
-def _other_link_layer(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """One job speaks one link layer: that of the most bandwidth, InfiniBand where that is equal or not known."""
-    layers = {p.link_layer for p in ports if is_fabric(p)} - {LinkLayer.UNKNOWN}
-    if len(layers) < 2:
-        return {}
-    rates = {layer: sum(p.rate or 0.0 for p in ports if p.link_layer is layer) for layer in layers}
-    known = all(p.rate for p in ports if p.link_layer in layers and p.state is not PortState.DOWN)
-    counts = {layer: sum(p.link_layer is layer for p in ports) for layer in layers}
-    weights = rates if known else {layer: float(count) for layer, count in counts.items()}
-    chosen = max(layers, key=lambda la: (weights[la], la is LinkLayer.INFINIBAND, la.value))
-    found: dict[str, Decision] = {}
-    for port in ports:
-        if port.link_layer in layers and port.link_layer is not chosen:
-            text = f"{port.id} is {port.link_layer.value}, the compute ports ({counts[chosen]}) are {chosen.value}"
-            found[port.id] = Role.STORAGE, "link_layer", text
-    return found
-
-
-def _slower_model(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """A slower adapter of another model is there for something else; one of the same model is degraded, and is kept."""
-    functions = {f.address: f for f in topology.functions}
-    up = {p.id: p.rate for p in ports if p.rate and p.state not in (PortState.DOWN, PortState.INIT)}
-    if not up:
-        return {}
-    most = max(up.values())
-    fast = {_model(p, functions) for p in ports if up.get(p.id, 0.0) * 2 > most}
-    found: dict[str, Decision] = {}
-    for port in ports:
-        rate, model = up.get(port.id), _model(port, functions)
-        if rate is None or rate * 2 > most:
-            continue
-        if (model is not None and model not in fast) or not is_fabric(port):
-            text = f"{port.id} runs at {rate:g} Gbit/s and is another adapter than those of {most:g} Gbit/s"
-            found[port.id] = Role.STORAGE if port.rdma else Role.MANAGEMENT, "slower", text
-    return found
-
-
-def _model(port: Port, functions: dict[str, PciFunction]) -> tuple[int | None, int] | None:
-    function = functions.get(port.pci)
-    return None if function is None or function.device is None else (function.vendor, function.device)
-
-
 _STEPS: tuple[Callable[[Topology, list[Port]], dict[str, Decision]], ...] = (
     _software,
     _not_for_clusters,
     _same_wire,
     _sockets_only,
     _bonds,
-    _far,
-    _other_link_layer,
-    _slower_model,
+    far,
+    other_link_layer,
+    slower_model,
 )

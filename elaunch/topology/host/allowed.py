@@ -16,7 +16,8 @@ def allowed_cpus(tree: Tree) -> CpuSet | None:
     told = [cpus for cpus in (_affinity(tree), _cgroup(tree)) if cpus]
     if not told:
         return None
-    return cpu_set(set(told[0]).intersection(*told[1:]))
+    # The kernel keeps the one within the other. Where they do not meet, the group was not this process's own.
+    return cpu_set(set(told[0]).intersection(*told[1:])) or told[0]
 
 
 def _affinity(tree: Tree) -> CpuSet | None:

@@ -134,7 +134,6 @@ class Bus:
 
     def _read(self, address: str) -> PciFunction:
         place, identity = self._places[address], self.identity(address)
-        speed = _SPEED.match(self._tree.text(f"{place.path}/current_link_speed") or "")
         physical = self._tree.target(f"{place.path}/physfn")
         return PciFunction(
             address=address,
@@ -144,10 +143,17 @@ class Bus:
             class_code=identity.class_code,
             vendor=identity.vendor,
             device=identity.device,
-            speed=float(speed[1]) if speed else None,
+            speed=self._speed(place.path),
             width=self._tree.number(f"{place.path}/current_link_width"),
             physical=(chain(physical) or [place])[-1].address if physical else "",
         )
+
+    def _speed(self, path: str) -> float | None:
+        """What the link can do, as NCCL asks too: an idle GPU lowers the present speed to save power."""
+        for name in ("max_link_speed", "current_link_speed"):
+            if told := _SPEED.match(self._tree.text(f"{path}/{name}") or ""):
+                return float(told[1])
+        return None
 
     def _numa(self, address: str) -> int | None:
         """-1, as in most virtual machines, is the kernel's word for "not known". Without a word, the CPUs tell."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from elaunch.topology import pci
@@ -49,19 +50,27 @@ def _read(library: Any) -> tuple[list[Told], list[str]]:
     for index in range(library.nvmlDeviceGetCount()):
         try:
             handle = library.nvmlDeviceGetHandleByIndex(index)
-            address = pci.address(_text(library.nvmlDeviceGetPciInfo(handle).busId))
-        except (library.NVMLError, ValueError) as error:
+        except library.NVMLError as error:
             notes.append(f"GPU {index} of NVML was left aside, it does not answer: {_text(error)}")
             continue
-        bare.append(
-            Told(
-                address,
-                uuid=_asked(library, library.nvmlDeviceGetUUID, handle),
-                model=_asked(library, library.nvmlDeviceGetName, handle),
-            )
-        )
-        links[address] = Counter(_links(library, handle))
+        told = _gpu(library, handle, index)
+        bare.append(told)
+        links[told.id] = Counter(_links(library, handle))
     return [_with_peers(told, links) for told in bare], notes
+
+
+def _gpu(library: Any, handle: Any, index: int) -> Told:
+    """One that is part of the processor's chip has no PCI address."""
+    try:
+        address = pci.address(_asked(library, lambda gpu: library.nvmlDeviceGetPciInfo(gpu).busId, handle))
+    except ValueError:
+        address = ""
+    return Told(
+        address,
+        id=address or f"GPU{index}",
+        uuid=_asked(library, library.nvmlDeviceGetUUID, handle),
+        model=_asked(library, library.nvmlDeviceGetName, handle),
+    )
 
 
 def _links(library: Any, handle: Any) -> Iterator[str]:
@@ -79,14 +88,9 @@ def _links(library: Any, handle: Any) -> Iterator[str]:
 
 def _with_peers(told: Told, links: dict[str, Counter[str]]) -> Told:
     """What is no GPU at the far end is a switch, and switches join all GPUs that have links to one."""
-    switched = {address: sum(n for far, n in ends.items() if far not in links) for address, ends in links.items()}
-    peers = []
-    for address in sorted(links, key=pci.order):
-        direct = links[told.address][address]
-        count = direct or min(switched[told.address], switched[address])
-        if count and address != told.address:
-            peers.append(Peer(address, "nvlink", count))
-    return Told(told.address, uuid=told.uuid, model=told.model, peers=tuple(peers))
+    switched = {id_: sum(n for far, n in ends.items() if far not in links) for id_, ends in links.items()}
+    counts = {id_: links[told.id][id_] or min(switched[told.id], switched[id_]) for id_ in links if id_ != told.id}
+    return replace(told, peers=tuple(Peer(id_, "nvlink", count) for id_, count in counts.items() if count))
 
 
 def _asked(library: Any, ask: Callable[[Any], Any], handle: Any) -> str:

@@ -9,10 +9,10 @@ from elaunch.topology.machine import Peer
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """``address`` is that of its PCI function. ``id`` differs from it for a part of a device that is split.
+    """``address`` is that of its PCI function, empty on a chip that is processor and GPU.
 
-    ``hidden`` is why no process here can use it, a sentence's end, else empty. ``memory`` is the NUMA node that its
-    own memory is.
+    ``id`` differs from it there, and for a part of a device that is split. ``hidden`` is why no process here can use
+    it, a sentence's end, else empty. ``memory`` is the NUMA node that its own memory is.
     """
 
     address: str

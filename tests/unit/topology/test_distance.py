@@ -135,6 +135,15 @@ def test_equal_distance_and_different_speed_takes_the_faster() -> None:
     assert [p.nic for p in nearest(machine.topology(), device, machine.ports)] == ["mlx5_1"]
 
 
+def test_a_faster_port_of_the_other_socket_is_not_nearer() -> None:
+    """Between NUMA nodes no more gets through than between two slow ports."""
+    machine = Machine()
+    device = machine.gpu(machine.root_port(0), 0)
+    machine.nic(machine.root_port(0), 0, rate=200.0)
+    machine.nic(machine.root_port(1), 1, rate=400.0)
+    assert [p.nic for p in nearest(machine.topology(), device, machine.ports)] == ["mlx5_0"]
+
+
 def test_nothing_is_nearest_of_nothing() -> None:
     topology = machines.no_nic()
     assert nearest(topology, topology.devices[0], ()) == ()

@@ -82,7 +82,9 @@ def test_all_takes_storage_ports_too_and_never_software() -> None:
     machine.nic(machine.root_port(0), 0)
     machine.interface("docker0", software=True)
     assert nics(bind(machine.topology(), 1, Wishes()).ranks[0]) == ["mlx5_0"]
-    assert nics(bind(machine.topology(), 1, Wishes(nic_policy="all")).ranks[0]) == ["mlx5_0", "mlx5_1"]
+    everything = bind(machine.topology(), 1, Wishes(nic_policy="all"))
+    assert nics(everything.ranks[0]) == ["mlx5_0", "mlx5_1"]
+    assert refused(everything) == {"docker0": "software"}
 
 
 @pytest.mark.parametrize(
@@ -186,10 +188,27 @@ def test_all_ports_of_a_rail_down_leaves_the_others_alone() -> None:
     assert after.ranks[2].level is Level.NODE
 
 
+def test_a_rank_that_lost_its_port_takes_one_that_is_nobodys_first() -> None:
+    machine = Machine()
+    for numa in (0, 0, 0):
+        switch = machine.switch(numa)
+        switch.gpu()
+        switch.nic()
+    spare = machine.nic(machine.root_port(0), 0)
+    topology = machine.topology()
+    everything = Wishes(nic_policy="all")
+    assert first(bind(topology, 3, everything)) == ["mlx5_0", "mlx5_1", "mlx5_2"]
+    for lost in range(3):
+        moved = first(bind(machines.changed(topology, f"mlx5_{lost}", **DOWN), 3, everything))
+        assert moved[lost] == spare.nic
+
+
 def test_nics_only_on_the_far_socket_are_used_with_a_warning() -> None:
     binding = bind(machines.far_nics(), 2, Wishes())
     assert first(binding) == ["mlx5_0", "mlx5_1"]
-    assert any("SYS" in w and "ranks 0, 1" in w for w in binding.warnings)
+    assert binding.warnings == tuple(
+        f"rank {n}: mlx5_{n}:1 is reached only over the link between NUMA nodes (SYS)" for n in (0, 1)
+    )
 
 
 def test_bandwidth_that_is_shared_is_told_with_figures() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elaunch.topology.machine import PortState, Topology
-from elaunch.topology.rails import rails
+from elaunch.topology.rails import number, rails
 from tests.unit.topology import machines
 from tests.unit.topology.machines import Machine
 
@@ -47,4 +47,5 @@ def test_as_many_rails_as_asked(wanted: int, expected: list[int]) -> None:
 def test_rails_stay_when_a_port_is_down_or_found_later() -> None:
     topology = machines.dgx_like()
     down = machines.changed(topology, "mlx5_3", state=PortState.DOWN)
+    assert number([*reversed(topology.ports)]) == number([*topology.ports])
     assert rails(down) == rails(topology) == rails(replace(topology, ports=topology.ports[::-1]))

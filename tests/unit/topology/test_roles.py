@@ -167,3 +167,35 @@ def test_virtual_functions_beside_their_physical_one_are_the_same_wire() -> None
 
 def _with_physical(function: PciFunction, address: str, physical: str) -> PciFunction:
     return replace(function, physical=physical) if function.address == address else function
+
+
+def test_two_ports_on_each_switch_and_storage_far_away() -> None:
+    """As published of the H100 of one cloud: 16 compute ports, mlx5_2 and mlx5_11 NODE to every device."""
+    machine = Machine()
+    for numa in (0, 1):
+        for place in range(4):
+            switch = machine.switch(numa)
+            switch.gpu()
+            switch.nic(ports=2, **ETHERNET)
+            if place == 0:
+                machine.nic(machine.root_port(numa), numa, **ETHERNET)
+    found = by_name(machine.topology())
+    assert [n for n, role in found.items() if role[0] == "storage"] == ["mlx5_2", "mlx5_11"]
+    assert len(compute(machine.topology())) == 16
+
+
+def test_two_ports_on_sockets_without_devices() -> None:
+    """As published of the A100 of one cloud: mlx5_0 and mlx5_13 are on NUMA nodes that have no device."""
+    machine = Machine(nodes=8)
+    machine.nic(machine.root_port(0), 0, **ETHERNET)
+    for numa in (1, 3, 5, 7):
+        switch = machine.switch(numa)
+        for _ in range(2):
+            switch.gpu()
+        for _ in range(2):
+            switch.nic(ports=2, **ETHERNET)
+        if numa == 5:
+            machine.nic(machine.root_port(6), 6, **ETHERNET)
+    found = by_name(machine.topology())
+    assert [n for n, role in found.items() if role == ("management", "no_device_on_node")] == ["mlx5_0", "mlx5_13"]
+    assert len(compute(machine.topology())) == 16

@@ -86,6 +86,15 @@ def test_functions_as_plain_folders_have_no_place_in_the_tree(tmp_path: Path) ->
     assert bus.function("0004:05:00.0") == PciFunction("0004:05:00.0", class_code=0x030000)
 
 
+def test_a_plain_folder_is_where_another_path_says_that_it_is(tmp_path: Path) -> None:
+    card = nic("mlx5_0", f"{SWITCH}/0000:1a:00.0")
+    write_machine(tmp_path, nics=[card])
+    told = discover(tmp_path)
+    (tmp_path / "sys/bus/pci/devices/0000:1a:00.0").unlink()
+    write(tmp_path, "sys/bus/pci/devices/0000:1a:00.0/class", "0x020000")
+    assert discover(tmp_path) == told
+
+
 @pytest.mark.parametrize(
     ("speed", "width", "told"),
     [
@@ -102,6 +111,13 @@ def test_links_are_as_claimed(tmp_path: Path, speed: str, width: str, told: tupl
     write(tmp_path, f"sys/devices/{device.path}/current_link_width", width)
     function = functions(discover(tmp_path))["0000:19:00.0"]
     assert (function.speed, function.width) == told
+
+
+def test_an_idle_gpu_is_as_fast_as_one_at_work(tmp_path: Path) -> None:
+    device = replace(gpu("pci0000:15/0000:19:00.0"), speed="2.5 GT/s PCIe")
+    write_machine(tmp_path, [device])
+    write(tmp_path, f"sys/devices/{device.path}/max_link_speed", "32.0 GT/s PCIe")
+    assert functions(discover(tmp_path))["0000:19:00.0"].speed == 32.0
 
 
 def test_a_function_that_answers_no_more_is_named(tmp_path: Path) -> None:

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.topology.host.accelerators import is_accelerator
-from elaunch.topology.host.bus import Identity
+from elaunch.topology.host.accelerators import Drivers, is_accelerator, read_devices
+from elaunch.topology.host.bus import Bus, Identity
 from elaunch.topology.host.discovery import discover
-from elaunch.topology.machine import Peer, Topology
+from elaunch.topology.host.numa import read_nodes
+from elaunch.topology.host.told import Told
+from elaunch.topology.host.tree import Tree
+from elaunch.topology.machine import Device, Peer, Topology
 from tests.unit.topology.sysfs_tree import gpu, write_machine
 
 A, B = "0000:19:00.0", "0000:3b:00.0"
@@ -112,6 +115,18 @@ def test_a_virtual_function_belongs_to_a_guest(tmp_path: Path) -> None:
     topology = discover(tmp_path)
     assert ids(topology) == [A]
     assert topology.notes == (f"device 0000:19:00.4 was left aside: it is a virtual function of {A}",)
+
+
+def test_nvml_has_the_last_word_on_order_and_on_who_is_there(tmp_path: Path) -> None:
+    tree = Tree(write_machine(tmp_path, GPUS))
+    nodes = read_nodes(tree)
+    listed = [Told(B, B, "GPU-1", "H200", (Peer("GPU7", "nvlink", 18), Peer(A, "nvlink", 18))), Told("", "GPU7")]
+    devices, notes = read_devices(Bus(tree, nodes), nodes, Drivers(nvidia=listed, amd=None))
+    assert devices == (
+        Device(B, 0, B, "GPU-1", "NVIDIA", "H200", 1, None, (Peer("GPU7", "nvlink", 18),)),
+        Device("GPU7", 1, vendor="NVIDIA"),
+    )
+    assert notes == (f"device {A} was left aside: its driver does not list it",)
 
 
 def kfd(node: int, location: int, unique: int, to: tuple[int, ...] = (), minor: int = 128) -> dict[str, str]:

@@ -23,17 +23,28 @@ PATH = "pci0000:a0/0000:a0:01.0/0000:a1:00.0"
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Path]:
-    """Four GPUs of a driver, six RDMA ports, two of them in a bond, and a plain interface."""
+    """Four GPUs of a driver, six RDMA ports, two in a bond and two in a state that none has, and a plain interface."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
         gpus, nics = switched(4, 6)
         nics[1:3] = [replace(each, netdevs=(replace(each.netdevs[0], master="bond0"),)) for each in nics[1:3]]
+        nics[4:6] = [replace(each, phys_state="4: ACTIVE") for each in nics[4:6]]
         slaves = tuple(each.netdevs[0].name for each in nics[1:3])
         files = {f"proc/driver/nvidia/gpus/{gpu.address}/information": "GPU UUID: GPU-1\nModel: H100" for gpu in gpus}
         files |= {"proc/self/status": "Cpus_allowed_list: 0-5", "proc/self/cgroup": "0::/job"}
         files |= {"sys/fs/cgroup/job/cpuset.cpus.effective": "0-6"}
         write_machine(root, gpus, [*nics, ethernet("eth0", PATH)], [Netdev("bond0", slaves=slaves)], files=files)
         yield root
+
+
+@pytest.fixture(scope="module")
+def files(machine: Path) -> list[Path]:
+    return sorted(path for path in machine.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+@pytest.fixture(scope="module")
+def entries(machine: Path) -> list[Path]:
+    return sorted(path for path in machine.rglob("*") if path.is_symlink() or path.is_dir())
 
 
 def test_a_large_server(tmp_path: Path) -> None:
@@ -82,8 +93,9 @@ def test_the_order_of_listing_changes_nothing(machine: Path, seed: int) -> None:
 
 @given(data=st.data(), content=st.one_of(st.none(), st.binary(max_size=64), st.sampled_from([b"-1", b"9" * 40, b"0-"])))
 @settings(max_examples=100, deadline=None)
-def test_no_damage_to_a_file_is_an_error(machine: Path, data: st.DataObject, content: bytes | None) -> None:
-    files = sorted(path for path in machine.rglob("*") if path.is_file() and not path.is_symlink())
+def test_no_damage_to_a_file_is_an_error(
+    machine: Path, files: list[Path], data: st.DataObject, content: bytes | None
+) -> None:
     file = data.draw(st.sampled_from(files))
     before = file.read_bytes()
     try:
@@ -96,8 +108,7 @@ def test_no_damage_to_a_file_is_an_error(machine: Path, data: st.DataObject, con
 
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_no_link_or_folder_that_is_gone_is_an_error(machine: Path, data: st.DataObject) -> None:
-    entries = sorted(path for path in machine.rglob("*") if path.is_symlink() or path.is_dir())
+def test_no_link_or_folder_that_is_gone_is_an_error(machine: Path, entries: list[Path], data: st.DataObject) -> None:
     gone = data.draw(st.sampled_from(entries))
     aside = machine.parent / "aside"
     gone.rename(aside)

@@ -55,6 +55,8 @@ class Library:
         return index
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> Any:
+        if not self.gpus[handle][0]:
+            raise self.NVMLError("Not Supported")
         domain, rest = self.gpus[handle][0].split(":", 1)
         return SimpleNamespace(busId=f"0000{domain}:{rest}".upper().encode())
 
@@ -78,7 +80,7 @@ class Library:
 def test_who_the_gpus_are() -> None:
     library = Library([(A, ()), (C, ())])
     assert read_nvml(library) == (
-        [Told(A, uuid="GPU-0", model="NVIDIA H100 80GB HBM3"), Told(C, uuid="GPU-1")],
+        [Told(A, A, "GPU-0", "NVIDIA H100 80GB HBM3"), Told(C, C, "GPU-1")],
         [],
     )
     assert library.open == 0
@@ -105,6 +107,10 @@ def test_a_gpu_that_does_not_answer_is_left_aside_and_named() -> None:
     told, notes = read_nvml(Library([(A, ()), (B, ())], lost=1))
     assert [gpu.address for gpu in told or ()] == [A]
     assert notes == ["GPU 1 of NVML was left aside, it does not answer: GPU is lost"]
+
+
+def test_a_gpu_of_the_processors_chip_has_no_address() -> None:
+    assert read_nvml(Library([("", ())])) == ([Told("", "GPU0", "GPU-0", "NVIDIA H100 80GB HBM3")], [])
 
 
 def test_no_library_is_nothing_odd_and_one_that_does_not_work_is() -> None:

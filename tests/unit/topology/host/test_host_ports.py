@@ -47,6 +47,11 @@ def test_forty_ports_stand_in_the_order_of_their_addresses(tmp_path: Path) -> No
     assert list(ports(tmp_path)) == [f"mlx5_{n}:1" for n in (*range(0, 40, 2), *range(1, 40, 2))]
 
 
+def test_without_an_address_names_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    write_machine(tmp_path, netdevs=[Netdev(name) for name in ("veth10", "veth2", "lo")])
+    assert list(ports(tmp_path)) == ["lo", "veth2", "veth10"]
+
+
 def test_names_and_places_in_a_list_say_nothing_of_what_belongs_together(tmp_path: Path) -> None:
     write_machine(tmp_path, nics=[nic("mlx5_0", CARD, "zz9"), nic("mlx5_1", OTHER, "aa0")])
     found = ports(tmp_path)
@@ -129,6 +134,7 @@ def test_a_bond_of_roce_ports_is_the_interface_of_each_of_them(tmp_path: Path) -
     netdevs = [Netdev(name, path, master="bond0") for name, path in (("eth0", CARD), ("eth1", TWIN))]
     cards = [nic(f"mlx5_{n}", each.path, netdevs=(each,)) for n, each in enumerate(netdevs)]
     write_machine(tmp_path, nics=cards, netdevs=[Netdev("bond0", slaves=("eth1", "eth0"), mtu=4000)])
+    write(tmp_path, f"sys/devices/{CARD}/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0")
     found = ports(tmp_path)
     assert list(found) == ["mlx5_0:1", "mlx5_1:1"]
     for port, own in zip(found.values(), ("eth0", "eth1"), strict=True):
