@@ -23,6 +23,9 @@ from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
 from tests.unit.topology.sysfs_tree import switched, write, write_machine
 
+OWN = [(p.nic, p.addresses[0]) for p in discover().ports if not p.rdma and p.addresses and not p.software]
+"""Interfaces of this host, each with an address."""
+
 AWAY = "192.0.2.7"
 """An address that is no loopback, and nobody's."""
 
@@ -206,6 +209,32 @@ def test_a_machine_that_does_not_answer_costs_nothing_but_the_binding(
     assert said == ["what this machine has could not be found out within 0.05 s"]
     assert bound(binder)[0].env["NCCL_IB_HCA"] == "=mlx5_0,mlx5_2,mlx5_1,mlx5_3"
     hung.set()
+
+
+def test_what_only_the_drivers_library_knows_is_asked_once(server: Path, script: str, monkeypatch: Any) -> None:
+    asked: list[bool] = []
+
+    def with_library(root: Path, *, nvml: bool) -> Topology:
+        asked.append(nvml)
+        seen = discover(root, nvml=nvml)
+        return replace(seen, devices=tuple(replace(d, uuid=f"GPU-{d.pci}") for d in seen.devices)) if nvml else seen
+
+    monkeypatch.setattr(machine, "discover", with_library)
+    binder = make(server, script)
+    devices = [[rank.env["ELAUNCH_DEVICE_ID"] for rank in bound(binder, generation)] for generation in (1, 2, 3)]
+    assert asked == [True, False, False]
+    assert devices[0] == devices[1] == devices[2]
+    assert devices[0][0].startswith("GPU-0000:")
+
+
+@pytest.mark.skipif(not OWN, reason="this host has no hardware with an address")
+def test_the_interface_of_the_agents_address_is_known() -> None:
+    async def names() -> list[str]:
+        here = machine.Machine(None, {})
+        await here.now()
+        return [await here.interface_of(address) for address in (OWN[0][1], "127.0.0.1", AWAY)]
+
+    assert asyncio.run(names()) == [OWN[0][0], "", ""]
 
 
 def test_a_file_that_contradicts_the_kernel_is_told_of(server: Path, script: str) -> None:

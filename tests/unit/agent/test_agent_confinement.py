@@ -47,6 +47,11 @@ def test_what_is_not_allowed_is_left_out() -> None:
     assert (seen["cpus"], said) == ([ALLOWED[0]], [])
 
 
+def test_what_the_agent_may_not_use_is_left_out_too() -> None:
+    before = f"import os; os.sched_setaffinity(0, [{ALLOWED[0]}])"
+    assert confined([ALLOWED[0], ALLOWED[-1]], None, before) == ({"cpus": ALLOWED[:1], "mode": 0, "nodes": 0}, [])
+
+
 def test_an_empty_intersection_leaves_it_as_it_is() -> None:
     seen, said = confined([9998, 9999], None)
     assert seen["cpus"] == ALLOWED

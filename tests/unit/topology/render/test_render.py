@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elaunch.topology.binding import NodeBinding, RankBinding
@@ -36,6 +38,7 @@ def test_isolated_rails_are_each_ranks_own_and_not_crossed() -> None:
     assert of_rank(found, 0)["NCCL_IB_HCA"] == "=mlx5_0"
     assert of_rank(found, 1) == {"NCCL_IB_HCA": "=mlx5_1", "UCX_NET_DEVICES": "mlx5_1:1", "NCCL_CROSS_NIC": "0"}
     assert "NCCL_CROSS_NIC" not in of_rank(node(EIGHT))
+    assert "NCCL_CROSS_NIC" not in of_rank(replace(found, shared=tuple(EIGHT[:2])))
 
 
 def test_with_rdma_sockets_are_for_bootstraps_over_the_agents_own_interface() -> None:
