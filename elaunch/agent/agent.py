@@ -25,7 +25,7 @@ from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
 from elaunch.clock import SystemClock
 from elaunch.controller.agreement import policy_values
-from elaunch.controller.commands import Aside, Command, End, Leave, Signal, Stacks
+from elaunch.controller.commands import Aside, Command, End, Leave, Probe, Signal, Stacks
 from elaunch.controller.job import Policy, RunPhase
 from elaunch.controller.operations import ABORTED
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
@@ -163,6 +163,9 @@ class Agent:
             self._parts.mailbox.take(command)
         elif isinstance(command, (Signal, Stacks)):
             self._requests.take(command)
+        elif isinstance(command, Probe):
+            if self._parts.reachability is not None:
+                self._parts.reachability.take(command)
         elif isinstance(command, Leave):
             self._signals.leave(command.reason)
         else:
@@ -248,5 +251,6 @@ def policy_from(options: LaunchOptions) -> Policy:
         spares=recovery.spares,
         crash_loop=recovery.crash_loop,
         suspect_after=recovery.suspect_after,
+        probe=options.probe,
         quarantine_faults=recovery.quarantine_faults,
     )

@@ -44,6 +44,7 @@ from elaunch.rendezvous.keys import JobKeys
 
 if TYPE_CHECKING:
     from elaunch.agent.binding import Binder
+    from elaunch.agent.reachability import Reachability
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Parts:
     witnesses: Callable[[], list[Witness]]
     mailbox: Mailbox
     topology: str
+    reachability: Reachability | None
 
 
 @asynccontextmanager
@@ -140,6 +142,9 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     port = await server.start(addresses.listening_host(address) or "::")
     stack.push_async_callback(server.stop)
     control = addresses.join(address, port)
+    reachability = _reachability(options, board, address)
+    if reachability is not None:
+        stack.push_async_callback(reachability.close)
     pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
     witnesses = functools.partial(_witnesses, preparation)
     return Parts(
@@ -157,6 +162,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         witnesses,
         preparation.mailbox,
         topology,
+        reachability,
     )
 
 
@@ -165,6 +171,17 @@ def _binder(options: LaunchOptions) -> Binder:
     from elaunch.agent.binding import Binder
 
     return Binder(options, os.environ)
+
+
+def _reachability(options: LaunchOptions, board: StatusBoard, address: str) -> Reachability | None:
+    """What answers the other nodes' questions to the interfaces here; None where there are no other nodes."""
+    if options.max_nodes == 1 or options.probe == "off" or addresses.listening_host(address):
+        return None
+    from elaunch.agent.reachability import Reachability
+
+    made = Reachability(board, options.binding.wishes.exclude)
+    made.open(address)
+    return made
 
 
 def _witnesses(preparation: LaunchPreparation) -> list[Witness]:

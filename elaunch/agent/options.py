@@ -15,6 +15,7 @@ from elaunch.topology.machine import Topology
 Backend = Literal["etcd", "c10d", "static"]
 StartMode = Literal["warm", "exec"]
 StartMethod = Literal["spawn", "fork", "forkserver"]
+ProbeMode = Literal["auto", "off"]
 NumaBinding = Literal["node", "socket", "exclusive", "core-complex"]
 
 
@@ -159,6 +160,7 @@ class LaunchOptions:
     virtual_local_rank: bool = False
     binding: Binding = Binding()
     allow_asymmetry: bool = False
+    probe: ProbeMode = "auto"
     signals: tuple[signal.Signals, ...] = ()
     shutdown_timeout: float = 30.0
     notice_signal: signal.Signals | None = None

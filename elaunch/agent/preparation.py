@@ -142,7 +142,8 @@ class LaunchPreparation:
     async def _bound(self, start: Start) -> list[Bound]:
         if self.binder is None:
             return [Bound({}) for _ in range(self._options.slots)]
-        return await self.binder.bind(start.generation, start.group_world_size)
+        notes = [(note.interface, note.text) for note in start.unreachable]
+        return await self.binder.bind(start.generation, start.group_world_size, unreachable=notes)
 
     async def _destination(self, start: Start, envs: dict[int, dict[str, str]], own: set[str]) -> Destination:
         """Where the output goes: by the user's class where there is one."""

@@ -9,6 +9,7 @@ Kind = Literal["text", "integer", "number", "flag", "choice", "list"]
 
 START_METHODS = ("spawn", "fork", "forkserver")
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
+PROBE_MODES = ("auto", "off")
 START_MODES = ("warm", "exec")
 ON_FAILURE = ("restart", "stop")
 CPU_BINDINGS = ("none", "numa", "core")
@@ -118,6 +119,14 @@ BINDING = (
         "topology",
         "a description of this machine: NCCL's or hwloc's XML, nvidia-smi topo -m, a captured /sys",
         metavar="FILE",
+        ours=True,
+    ),
+    Flag(
+        "probe",
+        "before the first start see whether the nodes' interfaces reach each other: where there are several, or never",
+        "choice",
+        "auto",
+        choices=PROBE_MODES,
         ours=True,
     ),
     Flag("allow_asymmetry", "nodes may differ in their devices and NICs", "flag", False, ours=True),

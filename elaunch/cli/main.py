@@ -105,10 +105,19 @@ def show_topology(arguments: Sequence[str]) -> int:
     return run(arguments[1:], os.environ)
 
 
+def examine(arguments: Sequence[str]) -> int:
+    """What is wrong with this host, or between a job's."""
+    from elaunch.cli.doctor import run
+
+    os.environ.setdefault(*_SILENT_GRPC)
+    return run(arguments[1:], os.environ)
+
+
 COMMANDS: dict[str, Command] = {
     **dict.fromkeys(OPERATOR_COMMANDS, operate),
     "controller": lead,
     "ckpt": look_after_checkpoints,
     "topo": show_topology,
+    "doctor": examine,
 }
 """What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -129,6 +129,22 @@ async def _command(arguments: argparse.Namespace, environ: Mapping[str, str]) ->
     return 0
 
 
+async def ask(kind: str, arguments: argparse.Namespace, environ: Mapping[str, str], **values: Any) -> Any:
+    """The command ``kind`` for ``arguments.job``, once it is done. Raises ElaunchError where it is not."""
+    from elaunch.cli.places import security_of
+    from elaunch.controller.operating import outcome, submit, verdict
+    from elaunch.rendezvous.keys import JobKeys
+    from elaunch.rendezvous.listeners import listening
+
+    job, tokens, wait = arguments.job, security_of(arguments, environ).tokens, arguments.timeout
+    async with _store(arguments, environ, job) as store, listening(store, JobKeys(job)):
+        asked = await submit(store, job, kind, _who(), time.time(), arguments.reason, tokens, **values)
+        after = await outcome(store, job, asked, wait)
+    if (error := verdict(job, after, wait)) is not None:
+        raise error
+    return after
+
+
 async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any) -> ElaunchError | None:
     from elaunch.cli import documents, show
     from elaunch.controller.operating import outcome, submit, verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from elaunch.cli.flags import SECURITY
@@ -27,21 +27,25 @@ class _Parser(argparse.ArgumentParser):
 def parse_operator(argv: Sequence[str]) -> argparse.Namespace:
     """``argv`` with the command in front. Raises UsageError; SystemExit(0) after ``--help``."""
     command, *rest = argv
-    arguments = _parser(command).parse_args([_spelled(word) for word in rest])
+    text = OPERATOR_COMMANDS[command]
+    parser = operator_parser(f"elaunch {command}", f"{text[0].upper()}{text[1:]}.", _EPILOG, _ARGUMENTS[command])
+    arguments = parser.parse_args([spelled(word) for word in rest])
     arguments.command = command
     return arguments
 
 
-def _spelled(word: str) -> str:
+def spelled(word: str) -> str:
     """Underscores in an option's name are read as dashes, as everywhere in ``elaunch``."""
     name, equals, value = word.partition("=")
     return name.replace("_", "-") + equals + value if word.startswith("--") else word
 
 
-def _parser(command: str) -> _Parser:
-    text = OPERATOR_COMMANDS[command]
-    parser = _Parser(prog=f"elaunch {command}", description=text[0].upper() + text[1:] + ".", epilog=_EPILOG)
-    _ARGUMENTS[command](parser)
+def operator_parser(
+    prog: str, text: str, epilog: str, arguments: Callable[[argparse.ArgumentParser], None]
+) -> argparse.ArgumentParser:
+    """A parser with ``arguments``, and with those that say where a job is. It raises UsageError."""
+    parser = _Parser(prog=prog, description=text, epilog=epilog)
+    arguments(parser)
     where = parser.add_argument_group("where the job is")
     where.add_argument("--rdzv-endpoint", "--etcd", dest="endpoint", metavar="HOST:PORT,...", help="the job's etcd")
     where.add_argument("--rdzv-conf", default="", metavar="K=V,...", help="how to speak to etcd, as for elaunch itself")
@@ -74,7 +78,7 @@ def _command(parser: argparse.ArgumentParser) -> None:
 def _answer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the job's events")
     parser.add_argument(
-        "--timeout", type=_seconds, default=60.0, metavar="SECONDS", help="wait so long until it is through (60)"
+        "--timeout", type=seconds, default=60.0, metavar="SECONDS", help="wait so long until it is through (60)"
     )
 
 
@@ -128,7 +132,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
     if not re.fullmatch(r"[0-9]+(\.[0-9]*)?", text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected seconds")
     return float(text)

@@ -57,6 +57,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         virtual_local_rank=values["virtual_local_rank"],
         binding=binding,
         allow_asymmetry=values["allow_asymmetry"],
+        probe=values["probe"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),
         shutdown_timeout=settings.shutdown_timeout(values, environ),
         notice_signal=settings.notice_signal(values),

@@ -43,7 +43,7 @@ def _kind(values: Values) -> Kind:
 
 def _check_script(path: str) -> None:
     if not os.path.exists(path):
-        meant = suggestion(path, [*OPERATOR_COMMANDS, "controller"])
+        meant = suggestion(path, [*OPERATOR_COMMANDS, "controller", "doctor"])
         raise UsageError(f"script {path}: no such file (seen from {os.getcwd()}){f'; {meant}' if meant else ''}")
     if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "__main__.py")):
         raise UsageError(f"script {path}: is a folder without a __main__.py")

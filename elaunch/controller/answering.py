@@ -17,6 +17,7 @@ from elaunch.controller.operations import (
     malformed,
     refused,
 )
+from elaunch.controller.probing import begin, concluded, documents, under_way
 from elaunch.controller.roster import count, world
 from elaunch.errors import AccessRefusedError, UnansweredError
 from elaunch.rendezvous.journal import Operation, Standing
@@ -118,6 +119,21 @@ def _asked(job: Job, operation: Operation, now: float) -> Job:
     return failed(job, operation, "; ".join(texts), UNANSWERED if silent else REFUSED)
 
 
+def _probe(job: Job, operation: Operation, now: float) -> Job:
+    """Through when all nodes have reported, or their time is over."""
+    if job.phase.final:
+        return failed(job, operation, "the job ended meanwhile", REFUSED)
+    probing = under_way(job, operation.id)
+    if probing is None:  # it was accepted by another leader
+        return begin(job, operation, now)
+    if (over := concluded(job, probing, now)) is None:
+        return job
+    job, found = over
+    said = count(len(found), "finding") if found else "nothing is wrong"
+    text = f"the interfaces of {count(len(probing.nodes), 'node')} were probed: {said}"
+    return done(job, replace(operation, answers=documents(found)), text)
+
+
 _BAD = "error: "
 _SILENT = _BAD + "no answer in time"
 _LOST = _BAD + "the node was lost before it answered"
@@ -170,4 +186,5 @@ _FOLLOW = {
     "drain": _drain,
     "signal": _asked,
     "stacks": _asked,
+    "probe": _probe,
 }

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from elaunch.controller.commands import Wait, command_for, request_for, requests_for
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
+from elaunch.controller.probe_asking import Asking
 from elaunch.controller.streams import Outbox
 from elaunch.rendezvous.records import Drain, Phase
 from elaunch.reports import Receipts
@@ -27,6 +28,7 @@ class Audience:
         self._stands = stands
         self._streams: dict[str, Outbox] = {}
         self._asked: set[str] = set()  # the open requests that all who had a stream were told
+        self._probes = Asking()
         self._early: dict[str, NodeStatus] = {}
         self._lost: dict[str, None] = {}
         self._heard: set[str] = set()  # since all were told last
@@ -66,6 +68,8 @@ class Audience:
         for request in requests_for(job, outbox.node_id):
             if self._stands(request.id):
                 outbox.ask(request)
+        for probe in self._probes.of(outbox.node_id):
+            outbox.ask(probe)
 
     def detach(self, outbox: Outbox, now: float) -> None:
         """A stream has ended. Whether the node is dead its lease will tell."""
@@ -146,6 +150,9 @@ class Audience:
                     self._streams[node_id].offer(command)
         if job.answer_by:
             self._ask(job)
+        for node_id, probe in self._probes.new(job, now):
+            if outbox := self._streams.get(node_id):
+                outbox.ask(probe)
         self._said = said
         self._heard.clear()
 

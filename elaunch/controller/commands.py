@@ -16,6 +16,7 @@ from elaunch.errors import StartError
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Member, Phase, Plan, Rewind
 from elaunch.reports import Receipts
+from elaunch.topology.probe.facts import PortNote, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,7 @@ class Start:
     recorded_step: int = -1
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
+    unreachable: tuple[PortNote, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,20 @@ class Stacks:
     ranks: tuple[int, ...]
 
 
-Request = Signal | Stacks
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask ``targets`` for at most so many ``seconds``, and put the report into the status, once for each ``id``.
+
+    ``secret`` is that of the datagrams, for this probe only: a node that is only asked needs it as well.
+    """
+
+    id: str
+    secret: bytes
+    seconds: float
+    targets: tuple[Target, ...]
+
+
+Request = Signal | Stacks | Probe
 """Not a level but asked beside it, until the node's status holds the answer. A node does each id once."""
 
 Aside = Request | Receipts
@@ -157,6 +172,7 @@ def start_of(plan: Plan, node_id: str) -> Start:
         recorded_step=plan.recorded_step,
         rewinds=plan.rewinds,
         incarnation=plan.incarnation,
+        unreachable=plan.notes_for(node_id),
     )
 
 

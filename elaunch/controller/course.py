@@ -176,5 +176,6 @@ class Course:
         for entry in entries:
             # Each node tells its own part of the job's course; what operators ask for only the leader knows.
             tell = self._log.info if entry.code.startswith("command_") else self._log.debug
+            tell = self._log.warning if entry.loud else tell
             tell(entry.code, generation=entry.generation, text=entry.text)
         self._ledger.note(entries)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import screened
 from elaunch.controller.planning import make_plan
+from elaunch.controller.probing import held, holds
 from elaunch.controller.roster import eligible, fewest, unattached
 from elaunch.controller.transitions import end
 from elaunch.errors import JoinTimeoutError
@@ -34,11 +35,15 @@ def waiting_for(job: Job) -> str:
         )
     if job.last_call is not None:
         return f"{ready} of {policy.max_nodes} nodes are here; last call for {policy.last_call_timeout:.0f} s"
+    if job.probing and not job.formed:
+        return f"{ready} nodes are here; their interfaces are being probed"
     return f"{ready} nodes are here; waiting until they are ready"
 
 
 def try_plan(job: Job, now: float) -> Job:
     policy = job.policy
+    if job.probing and holds(job, now):
+        return job
     job = screened(job, now)
     if job.ready < fewest(job):
         if now >= job.since + policy.join_timeout:
@@ -57,6 +62,9 @@ def try_plan(job: Job, now: float) -> Job:
         return job
     chosen = order((v.node for v in eligible(job)), job.members, policy.max_nodes)
     if any(not job.nodes[node.node_id].at_rest(0) for node in chosen):
+        return job
+    job, waits = held(job, chosen, now)
+    if waits:
         return job
     plan = make_plan(job, chosen, job.reason)
     if policy.fixed_world and job.world not in (0, plan.world_size):

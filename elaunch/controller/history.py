@@ -20,7 +20,10 @@ _SHOWN = 8  # hosts that one line names
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line. ``hosts`` are those that came or went, so that lines of a thousand nodes can be made one."""
+    """One line. ``hosts`` are those that came or went, so that lines of a thousand nodes can be made one.
+
+    ``loud`` ones the leader tells at its own terminal as well, where nobody else would.
+    """
 
     code: str
     text: str
@@ -28,6 +31,7 @@ class Entry:
     who: str = ""
     why: str = ""
     hosts: tuple[str, ...] = ()
+    loud: bool = False
 
 
 def told(before: Job, after: Job) -> list[Entry]:
@@ -35,7 +39,8 @@ def told(before: Job, after: Job) -> list[Entry]:
     commands = _commands(before, after)
     causes = [entry for entry in commands if entry.code not in _OUTCOMES]
     outcomes = [entry for entry in commands if entry.code in _OUTCOMES]
-    return [*_nodes(before, after), *causes, *_suspects(before, after), *_phases(before, after), *outcomes]
+    found = [*_suspects(before, after), *_findings(before, after)]
+    return [*_nodes(before, after), *causes, *found, *_phases(before, after), *outcomes]
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:
@@ -77,6 +82,14 @@ def saved(job: Job, status: NodeStatus) -> list[Entry]:
 def _suspects(before: Job, after: Job) -> list[Entry]:
     new = [step for step in after.history.suspects if step not in before.history.suspects]
     return [Entry("checkpoint_suspect", sentence(step), after.generation) for step in new]
+
+
+def _findings(before: Job, after: Job) -> list[Entry]:
+    """What a probe has found and the one before had not."""
+    if after.findings is before.findings:
+        return []
+    new = [finding for finding in after.findings if finding not in before.findings]
+    return [Entry(finding.code, finding.text, after.generation, loud=finding.severity != "info") for finding in new]
 
 
 def _commands(before: Job, after: Job) -> list[Entry]:

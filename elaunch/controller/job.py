@@ -7,13 +7,26 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import UNTOLD, Checkpoint, Drain, Member, Node, Phase, Plan, Reason, Rewind, State
+from elaunch.rendezvous.records import (
+    UNTOLD,
+    Checkpoint,
+    DeadPort,
+    Drain,
+    Member,
+    Node,
+    Phase,
+    Plan,
+    Reason,
+    Rewind,
+    State,
+)
 from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import HostRecord as HostRecord
 from elaunch.rendezvous.records import Learnt as Learnt
 from elaunch.rendezvous.records import RankExit as RankExit
 from elaunch.reports import Ask, Line
+from elaunch.topology.probe.facts import Finding, Interface, NodeFacts, Report
 
 BEGINNING = Reason("start", "the job starts")
 
@@ -51,6 +64,7 @@ class NodeStatus:
     ``evidence`` is where what was saved of this generation's ranks lies, and what it says. ``asks`` and ``lines`` are
     what ranks tell of checkpoints, as long as no leader has answered it. ``start_code`` is the code of ``start_error``,
     ``start_exit_code`` what the node's agent ends with for it; "" and 0 stand for a plain StartError.
+    ``interfaces`` may carry traffic between ranks, ``probe`` is the last that it was asked for.
     """
 
     node_id: str
@@ -69,6 +83,8 @@ class NodeStatus:
     lines: tuple[Line, ...] = ()
     start_code: str = ""
     start_exit_code: int = 0
+    interfaces: tuple[Interface, ...] = ()
+    probe: Report | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +132,7 @@ class Policy:
     restart or stop; ``restart_window`` 0 where every restart counts for good; ``hang_timeout`` None where it is
     learnt, infinite where there is none. ``fixed_world`` is for programs that need the world that they began with.
     ``suspect_after`` is the number of failures in a row after which the checkpoint before them is suspect (0: never).
+    ``probe``: auto, where nodes have several interfaces, or off.
     """
 
     min_nodes: int
@@ -137,6 +154,20 @@ class Policy:
     quarantine_faults: int = 3
     quarantine_seconds: float = 3600.0
     suspect_after: int = 3
+    probe: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Probing:
+    """A probe that is under way: of ``nodes``, until ``until``, for the operator's command ``id``, if it is one's.
+
+    ``silent`` are those that have not reported yet.
+    """
+
+    id: str
+    nodes: tuple[NodeFacts, ...]
+    until: float
+    silent: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +187,9 @@ class Job:
     those among them that wait for nodes do so. ``scaled``: the numbers of nodes in ``policy`` are an operator's;
     ``least`` is the minimum that the job was started with. ``learnt`` is what the next leader is to know of its pace.
     ``checkpoint`` is the last committed one, ``restored`` the step from which the present generation went on,
-    ``rewinds`` say which checkpoints do not count any more.
+    ``rewinds`` say which checkpoints do not count any more. ``probing`` are the probes under way, ``probed`` is the
+    one before the first generation that is over, ``probe_by`` when that is to be over at the latest. ``findings`` are
+    those of the last probe, ``unreachable`` the interfaces that are not to be used for them.
     """
 
     policy: Policy
@@ -201,6 +234,11 @@ class Job:
     leaving: int = 0
     passed: tuple[Phase, int, int] = (Phase.WAITING, 0, 0)
     learnt: Learnt = field(default_factory=Learnt)
+    probing: tuple[Probing, ...] = ()
+    probed: str = ""
+    probe_by: float | None = None
+    findings: tuple[Finding, ...] = ()
+    unreachable: tuple[DeadPort, ...] = ()
 
     @property
     def members(self) -> tuple[Member, ...]:

@@ -7,12 +7,22 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from elaunch.controller.commands import Abort, Aside, Command, End, Leave, Signal, Stacks, Start, Wait
+from elaunch.controller.commands import Abort, Aside, Command, End, Leave, Probe, Signal, Stacks, Start, Wait
 from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
+from elaunch.controller.probe_messages import (
+    MOST_INTERFACES,
+    pack_interface,
+    pack_probe,
+    pack_report,
+    unpack_interface,
+    unpack_probe,
+    unpack_report,
+)
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Rewind
 from elaunch.reports import MOST_LINES, Ask, Commit, Line, Receipts, Reply
+from elaunch.topology.probe.facts import PortNote
 
 _PLAIN = [name for name in RankProgress.__slots__ if name not in ("groups", "section_left")]
 
@@ -65,6 +75,8 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         lines=[pb.CheckpointLine(**_texts_sendable(line)) for line in status.lines],
         start_code=status.start_code,
         start_exit_code=status.start_exit_code,
+        interfaces=map(pack_interface, status.interfaces),
+        probe=pack_report(status.probe) if status.probe is not None else None,
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
@@ -107,6 +119,8 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         ),
         start_code=message.start_code,
         start_exit_code=message.start_exit_code,
+        interfaces=tuple(map(unpack_interface, message.interfaces[:MOST_INTERFACES])),
+        probe=unpack_report(message.probe) if message.HasField("probe") else None,
     )
 
 
@@ -119,6 +133,8 @@ def pack_command(command: Command | Aside, epoch: int) -> pb.Command:
     if isinstance(command, Stacks):
         stacks = pb.Stacks(id=command.id, generation=command.generation, local_ranks=command.ranks)
         return pb.Command(leader_epoch=epoch, stacks=stacks)
+    if isinstance(command, Probe):
+        return pb.Command(leader_epoch=epoch, probe=pack_probe(command))
     if isinstance(command, Receipts):
         replies = [pb.CommitReply(**_texts_sendable(reply)) for reply in command.replies]
         return pb.Command(leader_epoch=epoch, receipts=pb.Receipts(heard=command.heard, replies=replies))
@@ -127,7 +143,9 @@ def pack_command(command: Command | Aside, epoch: int) -> pb.Command:
     if isinstance(command, Start):
         values = {name: getattr(command, name) for name in Start.__slots__}
         rewinds = [pb.Rewind(generation=rewind.generation, step=rewind.step) for rewind in command.rewinds]
-        start = pb.Start(**values | {"reason": sendable(command.reason), "rewinds": rewinds})
+        notes = [pb.PortNote(interface=note.interface, text=sendable(note.text)) for note in command.unreachable]
+        lists = {"rewinds": rewinds, "unreachable": notes}
+        start = pb.Start(**values | {"reason": sendable(command.reason)} | lists)
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
         reason = sendable(command.reason)
@@ -165,7 +183,9 @@ def unpack_command(message: pb.Command) -> Command | Aside:
     if kind == "start":
         values = {name: getattr(message.start, name) for name in Start.__slots__}
         rewinds = tuple(Rewind(rewind.generation, rewind.step) for rewind in message.start.rewinds)
-        return Start(**values | {"avoid_steps": tuple(message.start.avoid_steps), "rewinds": rewinds})
+        notes = tuple(PortNote(note.interface, note.text) for note in message.start.unreachable)
+        lists = {"avoid_steps": tuple(message.start.avoid_steps), "rewinds": rewinds, "unreachable": notes}
+        return Start(**values | lists)
     if kind == "abort":
         abort = message.abort
         return Abort(abort.generation, abort.code, abort.reason, abort.evidence, abort.notice)
@@ -182,6 +202,8 @@ def unpack_command(message: pb.Command) -> Command | Aside:
         return Signal(asked.id, asked.generation, asked.signum, tuple(asked.local_ranks))
     if kind == "stacks":
         return Stacks(message.stacks.id, message.stacks.generation, tuple(message.stacks.local_ranks))
+    if kind == "probe":
+        return unpack_probe(message.probe)
     if kind == "receipts":
         replies = (Reply(r.generation, r.rank, r.number, r.accepted, r.text) for r in message.receipts.replies)
         return Receipts(message.receipts.heard, tuple(replies))

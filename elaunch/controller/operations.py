@@ -13,6 +13,7 @@ from elaunch.controller.draining import drain_of, named, with_drained
 from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import in_quarantine, pardoned
+from elaunch.controller.probing import begin, facts_of
 from elaunch.controller.roster import count, fewest
 from elaunch.controller.suspects import cleared
 from elaunch.controller.transitions import abort, end
@@ -226,6 +227,18 @@ def _ask(job: Job, operation: Operation, text: str, now: float) -> Job:
     return accepted(job, operation, text, nodes)
 
 
+def _probe(job: Job, operation: Operation, now: float) -> Job:
+    facts = facts_of(job.nodes.values())
+    if len(facts) < 2:
+        text = (
+            f"{count(len(facts), 'node')} of this job can be probed, and it takes two: nodes that were started with"
+            " --probe=off, or reach the others over loopback, tell of no interfaces"
+        )
+        return refused(job, operation, text, REFUSED)
+    nodes = tuple(node.node_id for node in facts)
+    return accepted(begin(job, operation, now), operation, f"{count(len(facts), 'node')} are asked", nodes)
+
+
 _EFFECTS: dict[str, Effect] = {
     "abort": _abort,
     "restart": _restart,
@@ -234,5 +247,6 @@ _EFFECTS: dict[str, Effect] = {
     "scale": _scale,
     "signal": _signal,
     "stacks": _stacks,
+    "probe": _probe,
 }
 KINDS = tuple(_EFFECTS)

@@ -50,6 +50,7 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         recorded_step=recorded_step(job),
         rewinds=job.rewinds,
         incarnation=job.incarnation,
+        unreachable=tuple(port for port in job.unreachable if any(node.node_id == port.node_id for node in nodes)),
     )
 
 

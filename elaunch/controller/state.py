@@ -17,6 +17,7 @@ from elaunch.controller.faults import diagnosed, node_lost, status_received
 from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.operations import operate
+from elaunch.controller.probing import heard
 from elaunch.controller.roster import names
 from elaunch.controller.running import follow
 from elaunch.controller.transitions import abort
@@ -136,6 +137,7 @@ def resume(
         learnt=state.learnt,
         restored=state.restored,
         rewinds=state.rewinds,
+        unreachable=plan.unreachable if plan else (),
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)
@@ -173,6 +175,7 @@ def next_deadline(job: Job, now: float) -> float | None:
     elif job.phase is Phase.RUNNING:
         times = [job.grow_at]
     times += job.answer_by.values()
+    times += [probing.until for probing in job.probing]
     return min((t for t in times if t is not None and t > now), default=None)
 
 
@@ -200,7 +203,7 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = operate(job, event.operation, now, sealed=event.sealed)
     elif isinstance(event, OperationsWritten):
         job = forget_written(job, event.ids)
-    return job
+    return heard(job, about) if job.probing and (about := _about(event)) else job
 
 
 def _settle(job: Job, now: float) -> Job:

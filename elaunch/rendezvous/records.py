@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from elaunch.errors import BadRecordError
 from elaunch.rendezvous.shapes import built
+from elaunch.topology.probe.facts import PortNote
 
 R = TypeVar("R")
 
@@ -112,13 +113,22 @@ class Rewind:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadPort:
+    """An interface of a node that a probe found to lead nowhere, and the sentence that says so."""
+
+    node_id: str
+    interface: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What defines a generation. It exists exactly when its key does; numbers are never used twice.
 
     ``from_step`` is the training step from which an operator wants it to go on, -1 for the newest there is but for
     ``avoid_steps``, which are suspect, and what ``rewinds`` abandon. ``recorded_step`` is the last that was recorded as
     committed and counts, -1 for none. ``incarnation`` tells the job from an earlier one of the same name, in an etcd
-    that is no more.
+    that is no more. ``unreachable`` are interfaces of its members that are not to be used.
     """
 
     generation: int
@@ -134,6 +144,7 @@ class Plan:
     recorded_step: int = -1
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
+    unreachable: tuple[DeadPort, ...] = ()
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -142,6 +153,10 @@ class Plan:
     def member(self, node_id: str) -> Member | None:
         """The place of ``node_id``, or None if it has none in this generation."""
         return self._places.get(node_id)
+
+    def notes_for(self, node_id: str) -> tuple[PortNote, ...]:
+        """The interfaces of ``node_id`` that are not to be used, each with the reason."""
+        return tuple(PortNote(port.interface, port.text) for port in self.unreachable if port.node_id == node_id)
 
 
 @dataclass(frozen=True, slots=True)

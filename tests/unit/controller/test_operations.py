@@ -105,10 +105,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "undrain": {"node": "h2"},
     "scale": {"min_nodes": 1, "max_nodes": 4},
     "stacks": {},
+    "probe": {},
     "signal": {"signal": 10},
 }
 OVER = ("refused", 67, "the job has ended already ({phase}): ")
 ENDING = ("refused", 68, "the job is ending already: rank 0 ")
+NO_INTERFACES = ("refused", 68, "0 nodes of this job can be probed, and it takes two")
 BETWEEN = ("refused", 68, "no rank runs now: the job is between two generations")
 NOT_OUT = ("refused", 68, "h2 is not drained")
 SCALED = ("done", 0, "1:4 nodes instead of 2:3")
@@ -143,6 +145,10 @@ TABLE: dict[tuple[str, str], tuple[Row, str]] = {
     ("stacks", "starting"): (("accepted", 0, "the nodes are asked"), "starting"),
     ("stacks", "running"): (("accepted", 0, "the nodes are asked"), "running"),
     ("stacks", "restarting"): (BETWEEN, "aborting"),
+    ("probe", "waiting"): (NO_INTERFACES, "waiting"),
+    ("probe", "starting"): (NO_INTERFACES, "starting"),
+    ("probe", "running"): (NO_INTERFACES, "running"),
+    ("probe", "restarting"): (NO_INTERFACES, "aborting"),
     ("signal", "waiting"): (("refused", 68, "no rank runs now: the job waits for nodes"), "waiting"),
     ("signal", "starting"): (("accepted", 0, "SIGUSR1 is on its way"), "starting"),
     ("signal", "running"): (("accepted", 0, "SIGUSR1 is on its way"), "running"),

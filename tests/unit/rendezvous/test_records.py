@@ -74,6 +74,7 @@ def test_a_record_is_json_that_an_operator_can_read() -> None:
         "recorded_step": -1,
         "rewinds": [],
         "incarnation": "",
+        "unreachable": [],
     }
 
 

@@ -167,7 +167,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "start_exit_code")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "start_exit_code", "interfaces", "probe")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -183,6 +183,8 @@ class NodeStatus(_message.Message):
     LINES_FIELD_NUMBER: _ClassVar[int]
     START_CODE_FIELD_NUMBER: _ClassVar[int]
     START_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
+    INTERFACES_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -198,7 +200,57 @@ class NodeStatus(_message.Message):
     lines: _containers.RepeatedCompositeFieldContainer[CheckpointLine]
     start_code: str
     start_exit_code: int
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ...) -> None: ...
+    interfaces: _containers.RepeatedCompositeFieldContainer[Interface]
+    probe: ProbeReport
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ...) -> None: ...
+
+class Interface(_message.Message):
+    __slots__ = ("name", "addresses", "link_local", "mtu", "port", "rail")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    LINK_LOCAL_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    link_local: str
+    mtu: int
+    port: int
+    rail: int
+    def __init__(self, name: _Optional[str] = ..., addresses: _Optional[_Iterable[str]] = ..., link_local: _Optional[str] = ..., mtu: _Optional[int] = ..., port: _Optional[int] = ..., rail: _Optional[int] = ...) -> None: ...
+
+class ProbeReport(_message.Message):
+    __slots__ = ("id", "rows", "error")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    rows: _containers.RepeatedCompositeFieldContainer[ProbeRow]
+    error: str
+    def __init__(self, id: _Optional[str] = ..., rows: _Optional[_Iterable[_Union[ProbeRow, _Mapping]]] = ..., error: _Optional[str] = ...) -> None: ...
+
+class ProbeRow(_message.Message):
+    __slots__ = ("own", "node_id", "interface", "reached", "arrived", "egress", "whole", "path_mtu", "search")
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    ARRIVED_FIELD_NUMBER: _ClassVar[int]
+    EGRESS_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    PATH_MTU_FIELD_NUMBER: _ClassVar[int]
+    SEARCH_FIELD_NUMBER: _ClassVar[int]
+    own: str
+    node_id: str
+    interface: str
+    reached: bool
+    arrived: str
+    egress: str
+    whole: bool
+    path_mtu: int
+    search: bool
+    def __init__(self, own: _Optional[str] = ..., node_id: _Optional[str] = ..., interface: _Optional[str] = ..., reached: bool = ..., arrived: _Optional[str] = ..., egress: _Optional[str] = ..., whole: bool = ..., path_mtu: _Optional[int] = ..., search: bool = ...) -> None: ...
 
 class CheckpointCommit(_message.Message):
     __slots__ = ("generation", "rank", "number", "step", "path", "digest", "bytes", "seconds")
@@ -313,7 +365,7 @@ class GroupProgress(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., started: _Optional[int] = ..., finished: _Optional[int] = ..., collective: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks", "receipts")
+    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks", "receipts", "probe")
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +375,7 @@ class Command(_message.Message):
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
     STACKS_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    PROBE_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     start: Start
     abort: Abort
@@ -332,7 +385,46 @@ class Command(_message.Message):
     signal: Signal
     stacks: Stacks
     receipts: Receipts
-    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ...) -> None: ...
+    probe: Probe
+    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+
+class Probe(_message.Message):
+    __slots__ = ("id", "secret", "seconds", "targets")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TARGETS_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    secret: bytes
+    seconds: float
+    targets: _containers.RepeatedCompositeFieldContainer[ProbeTarget]
+    def __init__(self, id: _Optional[str] = ..., secret: _Optional[bytes] = ..., seconds: _Optional[float] = ..., targets: _Optional[_Iterable[_Union[ProbeTarget, _Mapping]]] = ...) -> None: ...
+
+class ProbeTarget(_message.Message):
+    __slots__ = ("own", "node_id", "interface", "address", "port", "mtu", "round")
+    OWN_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    MTU_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    own: str
+    node_id: str
+    interface: str
+    address: str
+    port: int
+    mtu: int
+    round: int
+    def __init__(self, own: _Optional[str] = ..., node_id: _Optional[str] = ..., interface: _Optional[str] = ..., address: _Optional[str] = ..., port: _Optional[int] = ..., mtu: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
+
+class PortNote(_message.Message):
+    __slots__ = ("interface", "text")
+    INTERFACE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    interface: str
+    text: str
+    def __init__(self, interface: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class Receipts(_message.Message):
     __slots__ = ("heard", "replies")
@@ -357,7 +449,7 @@ class CommitReply(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., accepted: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds", "incarnation")
+    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds", "incarnation", "unreachable")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +467,7 @@ class Start(_message.Message):
     RECORDED_STEP_FIELD_NUMBER: _ClassVar[int]
     REWINDS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     generation: int
     restart_count: int
     group_rank: int
@@ -392,7 +485,8 @@ class Start(_message.Message):
     recorded_step: int
     rewinds: _containers.RepeatedCompositeFieldContainer[Rewind]
     incarnation: str
-    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ..., incarnation: _Optional[str] = ...) -> None: ...
+    unreachable: _containers.RepeatedCompositeFieldContainer[PortNote]
+    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ..., incarnation: _Optional[str] = ..., unreachable: _Optional[_Iterable[_Union[PortNote, _Mapping]]] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("generation", "step")
