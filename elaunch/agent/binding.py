@@ -58,11 +58,7 @@ class Binder:
         seen = self._seen(topology)
         node = bind(seen, self._options.slots, replace(self._wishes, network=False))
         if self._wishes.device_map and not self._options.virtual_local_rank:
-            devices = [rank.device.id for rank in node.ranks if rank.device is not None]
-            if twice := [device for n, device in enumerate(devices) if device in devices[:n]]:
-                raise UsageError(
-                    f"--device-map: {twice[0]} is there twice; with --virtual-local-rank ranks can share it"
-                )
+            _demand_distinct(node)
         return digest(topology)
 
     async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
@@ -194,3 +190,9 @@ def _users(node: NodeBinding, ground: Ground) -> tuple[tuple[Port, tuple[int, ..
         for port in nccl.effective(node, rank, ground):
             users.setdefault(port, []).append(rank.local_rank)
     return tuple((port, tuple(ranks)) for port, ranks in users.items())
+
+
+def _demand_distinct(node: NodeBinding) -> None:
+    devices = [rank.device.id for rank in node.ranks if rank.device is not None]
+    if twice := [device for n, device in enumerate(devices) if device in devices[:n]]:
+        raise UsageError(f"--device-map: {twice[0]} is there twice; ranks share one with --virtual-local-rank only")
