@@ -183,7 +183,7 @@ def test_cpus_that_are_not_allowed_are_told_and_left(server: Path, script: str, 
     with warnings() as said:
         ranks = bound(make(server, script, "--cpu-bind=numa"), nodes=1)
     assert [(rank.cpus, rank.memory) for rank in ranks] == [((0,), 0), ((0,), 0), (None, None), (None, None)]
-    assert "rank 2: none of the CPUs 5000-5001 is allowed here: it runs on 0,7" in said
+    assert "local ranks 2-3: none of the CPUs 5000-5001 is allowed here, so all of 0,7 are used" in said
     assert "no such node" in said
 
 
