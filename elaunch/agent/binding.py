@@ -17,16 +17,16 @@ from elaunch.agent.bound import Bound, Ports
 from elaunch.agent.confinement import memory_refused
 from elaunch.agent.machine import Machine
 from elaunch.agent.options import LaunchOptions
-from elaunch.agent.summary import summary
+from elaunch.agent.summary import not_allowed, summary
 from elaunch.errors import NoRouteError, StartError, UsageError
 from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
-from elaunch.topology.cpus import CpuSet, format_list
+from elaunch.topology.cpus import CpuSet, cpu_set
 from elaunch.topology.digest import digest
 from elaunch.topology.machine import Port, Topology
 from elaunch.topology.policy import bind
 from elaunch.topology.render import nccl
-from elaunch.topology.render.ground import TOLD, Ground
+from elaunch.topology.render.ground import TOLD, Ground, ports_of
 from elaunch.topology.render.rendering import render
 from elaunch.topology.render.visible import unlike, visible
 
@@ -58,11 +58,7 @@ class Binder:
         seen = self._seen(topology)
         node = bind(seen, self._options.slots, replace(self._wishes, network=False))
         if self._wishes.device_map and not self._options.virtual_local_rank:
-            devices = [rank.device.id for rank in node.ranks if rank.device is not None]
-            if twice := [device for n, device in enumerate(devices) if device in devices[:n]]:
-                raise UsageError(
-                    f"--device-map: {twice[0]} is there twice; with --virtual-local-rank ranks can share it"
-                )
+            _demand_distinct(node)
         return digest(topology)
 
     async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
@@ -81,14 +77,17 @@ class Binder:
             self._wishes, network=nodes > 1 and not alone, avoid=tuple(avoid), unreachable=tuple(unreachable)
         )
         node = self._bind(self._seen(topology), wishes)
-        ground = await self._ground(topology, own)
+        ground = replace(await self._ground(topology, own), ports=ports_of(node))
         rendering = render(node, ground)
         self.ports_in_use = _users(node, ground)
         for text in (*node.warnings, *rendering.conflicts, *unlike(topology.devices, ground)):
             self.machine.warn("binding_remark", text)
         self._tell(generation, node)
+        allowed = cpu_set(os.sched_getaffinity(0))
+        for text in not_allowed(node.ranks, allowed):
+            self.machine.warn("binding_remark", text)
         return [
-            Bound(env, self._cpus(rank.local_rank, rank.cpus), await self._memory(rank.memory))
+            Bound(env, _both(rank.cpus, allowed), await self._memory(rank.memory))
             for rank, env in zip(node.ranks, rendering.ranks, strict=True)
         ]
 
@@ -154,20 +153,6 @@ class Binder:
             found = ()
         return [str(address) for address in found]
 
-    def _cpus(self, local_rank: int, wanted: CpuSet | None) -> CpuSet | None:
-        """Those that this agent may use: a rank without any of its own runs on all of these."""
-        if wanted is None:
-            return None
-        allowed = os.sched_getaffinity(0)
-        if chosen := tuple(cpu for cpu in wanted if cpu in allowed):
-            return chosen
-        self.machine.warn(
-            "binding_remark",
-            f"rank {local_rank}: none of the CPUs {format_list(wanted)} is allowed here: it runs on"
-            f" {format_list(allowed)}",
-        )
-        return None
-
     async def _memory(self, node: int | None) -> int | None:
         """``node`` where its memory may be preferred: a container may be refused that."""
         if node is None:
@@ -194,3 +179,14 @@ def _users(node: NodeBinding, ground: Ground) -> tuple[tuple[Port, tuple[int, ..
         for port in nccl.effective(node, rank, ground):
             users.setdefault(port, []).append(rank.local_rank)
     return tuple((port, tuple(ranks)) for port, ranks in users.items())
+
+
+def _demand_distinct(node: NodeBinding) -> None:
+    devices = [rank.device.id for rank in node.ranks if rank.device is not None]
+    if twice := [device for n, device in enumerate(devices) if device in devices[:n]]:
+        raise UsageError(f"--device-map: {twice[0]} is there twice; ranks share one with --virtual-local-rank only")
+
+
+def _both(cpus: CpuSet | None, allowed: CpuSet) -> CpuSet | None:
+    """Those of ``cpus`` that this agent may use; None where that is none: all that it may use."""
+    return tuple(cpu for cpu in cpus or () if cpu in allowed) or None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elaunch.topology.binding import NodeBinding, RankBinding
-from elaunch.topology.cpus import format_list
+from elaunch.topology.cpus import CpuSet, format_list
 from elaunch.topology.machine import Port
 
 _TOLD = ("down", "init", "no_address", "excluded", "degraded", "unreachable")
@@ -22,6 +22,19 @@ def summary(node: NodeBinding) -> str:
         more = f" and {len(left_out) - _MOST} more" if len(left_out) > _MOST else ""
         parts.append(f"without {'; '.join(left_out[:_MOST])}{more}")
     return "; ".join(filter(None, parts))
+
+
+def not_allowed(ranks: Sequence[RankBinding], allowed: CpuSet) -> list[str]:
+    """A sentence for ranks that are allowed on no CPU of theirs."""
+    lost: dict[CpuSet, list[int]] = {}
+    for rank in ranks:
+        if rank.cpus is not None and not set(rank.cpus) & set(allowed):
+            lost.setdefault(rank.cpus, []).append(rank.local_rank)
+    return [
+        f"local rank{'s' if len(numbers) > 1 else ''} {format_list(numbers)}: none of the CPUs {format_list(cpus)} is"
+        f" allowed here, so all of {format_list(allowed)} are used"
+        for cpus, numbers in lost.items()
+    ]
 
 
 def _ports(node: NodeBinding) -> str:

@@ -27,6 +27,7 @@ class Ground:
     "" where that is a loopback or one of software. ``topology_file`` is an NCCL file that describes this machine.
     ``every_interface``: Gloo gets all chosen interfaces, not the first alone. ``virtual``: each rank is to see its own
     device only; ``mapped``: devices were assigned by the operator. ``host`` and ``digest`` are told to the ranks.
+    ``ports`` are all that are known of, filled in by ``rendering.render``.
     """
 
     user: Mapping[str, str] = field(default_factory=dict)
@@ -37,6 +38,7 @@ class Ground:
     mapped: bool = False
     host: str = ""
     digest: str = ""
+    ports: tuple[Port, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

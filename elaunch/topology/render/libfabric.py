@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.machine import LinkLayer, Port
-from elaunch.topology.render.ground import Ground, listed, ports_of
+from elaunch.topology.render.ground import Ground, listed
 from elaunch.topology.render.names import differs
 
 PROVIDER = "FI_PROVIDER"
@@ -28,7 +28,7 @@ def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, st
         env = {PROVIDER: provider}
         if layer is LinkLayer.EFA and all(port.gdr for port in ports):
             env[DEVICE_RDMA] = "1"
-        if set(ports) != set(_of(layer, ports_of(node))):
+        if set(ports) != set(_of(layer, ground.ports)):
             env[names] = ",".join(port.nic for port in ports)
         return env
     return {}

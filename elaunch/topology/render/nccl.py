@@ -28,7 +28,8 @@ def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, st
     if ground.topology_file:
         env[TOPOLOGY] = ground.topology_file
     if found := verbs(listed(node, rank)):
-        env[HCA] = "=" + ",".join(_named(port, ports_of(node)) for port in found)
+        several = _several(ground.ports)
+        env[HCA] = "=" + ",".join(port.id if port.nic in several else port.nic for port in found)
     if isolated(node):
         env[CROSS_NIC] = "0"
     if names := sockets.chosen(node, rank, ground):
@@ -57,7 +58,7 @@ def effective(node: NodeBinding, rank: RankBinding, ground: Ground) -> tuple[Por
     if not ports or HCA not in ground.user:
         return ports
     names = Names.parse(ground.user[HCA])
-    taken = tuple(port for port in up(verbs(ports_of(node))) if names.takes(port.nic, port.number))
+    taken = tuple(port for port in up(verbs(ground.ports)) if names.takes(port.nic, port.number))
     return taken or ports
 
 
@@ -93,6 +94,9 @@ def isolated(node: NodeBinding) -> bool:
     return not node.shared and len(rails) > 1
 
 
-def _named(port: Port, ports: Sequence[Port]) -> str:
-    several = len({other.number for other in ports if other.rdma and other.nic == port.nic}) > 1
-    return port.id if several else port.nic
+def _several(ports: Sequence[Port]) -> set[str]:
+    """NICs of more than one port."""
+    numbers: dict[str, set[int]] = {}
+    for port in ports:
+        numbers.setdefault(port.nic, set()).add(port.number)
+    return {nic for nic, found in numbers.items() if len(found) > 1}

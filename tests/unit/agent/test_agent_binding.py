@@ -128,7 +128,7 @@ def test_an_assigned_device_is_one_of_those_that_are_shown(server: Path, script:
 def test_a_device_that_two_ranks_were_given_is_refused_where_both_see_all(server: Path, script: str) -> None:
     first = bound(make(server, script))[0].env["ELAUNCH_DEVICE_ID"]
     twice = ["--nproc-per-node=2", f"--device-map=0,{first}"]
-    with pytest.raises(UsageError, match=r"--device-map: .* is there twice"):
+    with pytest.raises(UsageError, match="is there twice"):
         asyncio.run(make(server, script, *twice).look())
     asyncio.run(make(server, script, "--virtual-local-rank", *twice).look())
 
@@ -183,7 +183,7 @@ def test_cpus_that_are_not_allowed_are_told_and_left(server: Path, script: str, 
     with warnings() as said:
         ranks = bound(make(server, script, "--cpu-bind=numa"), nodes=1)
     assert [(rank.cpus, rank.memory) for rank in ranks] == [((0,), 0), ((0,), 0), (None, None), (None, None)]
-    assert "rank 2: none of the CPUs 5000-5001 is allowed here: it runs on 0,7" in said
+    assert "local ranks 2-3: none of the CPUs 5000-5001 is allowed here, so all of 0,7 are used" in said
     assert "no such node" in said
 
 
