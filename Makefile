@@ -14,10 +14,10 @@ demo: $(VENV)/made ## Train on real data, kill a rank and an agent, watch the jo
 	$(BIN)/python tools/demo.py
 
 test: $(VENV)/made system ## Install what the tests need, and run them all
-	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+	@tools/run-tests.sh $(BIN)/python $(PYTEST_FLAGS)
 
 test-fast: $(VENV)/made ## The tests that need no torch: under 2 minutes
-	$(BIN)/python -m pytest tests/unit tests/etcd $(PYTEST_FLAGS)
+	$(BIN)/python -m pytest -n 2 tests/unit tests/etcd $(PYTEST_FLAGS)
 
 check: $(VENV)/made $(VENV)-proto/made ## Lint, format, types, layers, and that generated code is current
 	$(BIN)/ruff check .
