@@ -7,7 +7,10 @@ nodes' clocks are ever compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:  # ranks import this module, and have no use for ports
+    from elaunch.links import PortReport
 
 INIT: Final = "init_process_group"
 NEW: Final = "new_group"
@@ -79,9 +82,14 @@ class RankProgress:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """One node's ranks at one moment. ``interval`` is when the next comes at the latest, in seconds."""
+    """One node's ranks and ports at one moment. ``interval`` is when the next comes at the latest, in seconds.
+
+    ``ports`` are all that its ranks use where ``all_ports`` says so, else those in trouble: the others have none.
+    """
 
     node_id: str
     generation: int
     interval: float
     ranks: tuple[RankProgress, ...] = ()
+    ports: tuple[PortReport, ...] = ()
+    all_ports: bool = False

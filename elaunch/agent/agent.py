@@ -33,6 +33,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import margin_of
 from elaunch.rendezvous.listeners import heard
 from elaunch.rendezvous.records import Node, Spec
+from elaunch.rendezvous.waiting import cancelled
 from elaunch.reports import Receipts
 
 _STARTED: dict[str, Any] = {"start_error": "", "start_code": "", "start_exit_code": 0}
@@ -97,6 +98,7 @@ class Agent:
         stuck = watch_stuck(patience, lambda: self._parts.group.ranks.pids, self._parts.group.exits.give_up)
         watching = asyncio.create_task(stuck)
         mail = asyncio.create_task(self._parts.mailbox.run())
+        links = asyncio.create_task(self._parts.links.run())
         try:
             while True:
                 try:
@@ -109,9 +111,7 @@ class Agent:
                 await self._await_etcd()
         finally:
             self._requests.close()
-            for task in (running, watching, mail):
-                task.cancel()
-            await asyncio.gather(running, watching, mail, return_exceptions=True)
+            await cancelled(running, watching, mail, links)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
         """The end of this membership, unless the ranks cannot be followed any more, or were killed at the deadline."""
@@ -253,4 +253,5 @@ def policy_from(options: LaunchOptions) -> Policy:
         suspect_after=recovery.suspect_after,
         probe=options.probe,
         quarantine_faults=recovery.quarantine_faults,
+        on_link_fault=recovery.on_link_fault,
     )

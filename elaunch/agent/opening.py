@@ -21,6 +21,7 @@ from elaunch.agent import trees
 from elaunch.agent.events import EventLog
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
+from elaunch.agent.links import LinkWatch
 from elaunch.agent.local_jobs import registered
 from elaunch.agent.log_watch import watching
 from elaunch.agent.logs_specs import arguments
@@ -70,6 +71,7 @@ class Parts:
     mailbox: Mailbox
     topology: str
     reachability: Reachability | None
+    links: LinkWatch
 
 
 @asynccontextmanager
@@ -145,7 +147,10 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     reachability = _reachability(options, board, address)
     if reachability is not None:
         stack.push_async_callback(reachability.close)
-    pulse = Pulse(board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock())
+    links = _links(binder, group)
+    pulse = Pulse(
+        board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock(), links
+    )
     witnesses = functools.partial(_witnesses, preparation)
     return Parts(
         backend,
@@ -163,6 +168,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         preparation.mailbox,
         topology,
         reachability,
+        links,
     )
 
 
@@ -171,6 +177,16 @@ def _binder(options: LaunchOptions) -> Binder:
     from elaunch.agent.binding import Binder
 
     return Binder(options, os.environ)
+
+
+def _links(binder: Binder, group: Group) -> LinkWatch:
+    return LinkWatch(lambda: binder.ports_in_use, lambda: _left_out(group), binder.machine.root, SystemClock())
+
+
+def _left_out(group: Group) -> tuple[str, ...]:
+    """The ports that the present generation was to do without."""
+    generation = group.ranks.generation
+    return tuple(port for port, _ in generation.start.avoid_ports) if generation is not None else ()
 
 
 def _reachability(options: LaunchOptions, board: StatusBoard, address: str) -> Reachability | None:

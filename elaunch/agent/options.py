@@ -114,6 +114,7 @@ class Recovery:
     crash_loop: int = 5
     suspect_after: int = 3
     quarantine_faults: int = 3
+    on_link_fault: Literal["report", "redistribute", "restart"] = "report"
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ class LaunchPreparation:
         if self.binder is None:
             return [Bound({}) for _ in range(self._options.slots)]
         notes = [(note.interface, note.text) for note in start.unreachable]
-        return await self.binder.bind(start.generation, start.group_world_size, unreachable=notes)
+        return await self.binder.bind(start.generation, start.group_world_size, start.avoid_ports, notes)
 
     async def _destination(self, start: Start, envs: dict[int, dict[str, str]], own: set[str]) -> Destination:
         """Where the output goes: by the user's class where there is one."""

@@ -108,6 +108,19 @@ def _rank_row(line: pb.RankLine) -> dict[str, Any]:
     }
 
 
+def _port_row(line: pb.PortLine) -> dict[str, Any]:
+    return {
+        "port": line.port,
+        "host": line.host,
+        "node_id": line.node_id,
+        "ranks": list(line.ranks),
+        "code": line.code,
+        "text": line.text,
+        "seconds": round(line.seconds, 3),
+        "left_out": line.left_out,
+    }
+
+
 def _live_part(live: Live) -> dict[str, Any]:
     if isinstance(live, str):
         return {}
@@ -120,6 +133,7 @@ def _live_part(live: Live) -> dict[str, Any]:
         "phase_seconds": round(live.phase_seconds, 3),
         "budget_left": live.budget_left,
         "rank_progress": [_rank_row(line) for line in live.ranks],
+        "ports": [_port_row(line) for line in live.ports],
         "refused": dict(live.refused),
     }
 

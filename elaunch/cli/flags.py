@@ -13,6 +13,7 @@ PROBE_MODES = ("auto", "off")
 START_MODES = ("warm", "exec")
 ON_FAILURE = ("restart", "stop")
 CPU_BINDINGS = ("none", "numa", "core")
+ON_LINK_FAULT = ("report", "redistribute", "restart")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -204,6 +205,14 @@ RECOVERY = (
         "integer",
         3,
         metavar="N",
+        ours=True,
+    ),
+    Flag(
+        "on_link_fault",
+        "a port breaks: report it, leave it out of the next generation, or begin that now",
+        "choice",
+        "report",
+        choices=ON_LINK_FAULT,
         ours=True,
     ),
     Flag("fixed_world", "the program needs the world that it began with: refuse another", "flag", False, ours=True),

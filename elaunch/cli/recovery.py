@@ -25,6 +25,7 @@ def recovery(values: Values, nodes: tuple[int, int]) -> Recovery:
         crash_loop=_count(values, "crash_loop"),
         suspect_after=_count(values, "suspect_after"),
         quarantine_faults=_count(values, "quarantine_faults"),
+        on_link_fault=values["on_link_fault"],
     )
 
 

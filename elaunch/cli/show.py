@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from elaunch.cli.documents import LAST_EVENTS, Live, job_row, status_document
+from elaunch.controller.findings import users
 from elaunch.controller.roster import count
 from elaunch.controller.survey import GONE, Overview
 from elaunch.rendezvous.journal import Happening, Operation
@@ -17,6 +18,7 @@ from elaunch.rendezvous.records import Phase
 _WIDEST = 100  # characters of one cell of a table
 _STILL = 10.0  # seconds without progress after which a rank has a line of its own
 _RANKS_SHOWN = 8  # lines of ranks that others wait for, and as many of other ranks
+_PORTS_SHOWN = 16
 _HELD = {"T": "stopped (SIGSTOP)", "t": "held by a debugger", "D": "stuck in the kernel"}
 
 
@@ -47,6 +49,7 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -
     if seen.nodes:
         parts.append(_node_table(document))
     parts += standing(document)
+    parts += _ports(document)
     for drain in document["drained"]:
         parts.append(f"host {drain['host']} is out: {drain['why']}")
     for operation in seen.operations:
@@ -125,6 +128,18 @@ def standing(document: dict[str, Any]) -> list[str]:
     if more := len(still) - len(shown):
         lines.append(f"  ... and {more} more")
     return [f"no progress for {_STILL:.0f} s and longer:", *lines] if lines else []
+
+
+def _ports(document: dict[str, Any]) -> list[str]:
+    """A line for each port in trouble, the worst first."""
+    ports = document.get("ports", ())
+    lines = [
+        f"  {port['port']} of {port['host']} ({users(port['ranks'])}): {port['text']}, since {span(port['seconds'])}"
+        for port in ports[:_PORTS_SHOWN]
+    ]
+    if more := len(ports) - len(lines):
+        lines.append(f"  ... and {more} more")
+    return ["ports:", *lines] if lines else []
 
 
 def _stands(rank: dict[str, Any]) -> bool:

@@ -21,7 +21,10 @@ from elaunch.topology.probe.facts import PortNote, Target
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Run your ranks of this generation; its plan is committed."""
+    """Run your ranks of this generation; its plan is committed.
+
+    ``avoid_ports`` are ports of this node that it should do without, with the reason.
+    """
 
     generation: int
     restart_count: int
@@ -41,6 +44,7 @@ class Start:
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
     unreachable: tuple[PortNote, ...] = ()
+    avoid_ports: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +177,7 @@ def start_of(plan: Plan, node_id: str) -> Start:
         rewinds=plan.rewinds,
         incarnation=plan.incarnation,
         unreachable=plan.notes_for(node_id),
+        avoid_ports=tuple((a.port, a.why) for a in plan.avoid_ports if a.host == member.host),
     )
 
 

@@ -15,14 +15,17 @@ import structlog
 from elaunch.clock import Clock
 from elaunch.controller.answering import disown
 from elaunch.controller.audience import Audience
+from elaunch.controller.findings import Finding, lines
 from elaunch.controller.history import Entry, saved, told
 from elaunch.controller.intake import Found
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.ledger import Ledger
 from elaunch.controller.registrar import Registrar
+from elaunch.controller.rerouting import LINK_FAULT, RESTART, may_restart, refusal
 from elaunch.controller.state import (
     Diagnosed,
     Event,
+    LinkFailed,
     NodeJoined,
     NodeLost,
     OperationsWritten,
@@ -80,6 +83,7 @@ class Course:
         incarnation = (found.state.incarnation if found.state else "") or secrets.token_hex(8)
         self.job = disown(replace(job, checkpoint=found.checkpoint, incarnation=incarnation), unsealed)
         self.vigil.recall(self.job.learnt)
+        self.vigil.links.recall(self.job.links)
         self.take(Tick())
         host = next((node.host for node in found.nodes if node.node_id == leader), leader)
         if found.defect:
@@ -122,7 +126,7 @@ class Course:
 
     def judge(self) -> list[Event]:
         """What the ranks' progress tells, if it is time to look at it."""
-        judgement = self.vigil.judge(self._now)
+        judgement = self.vigil.judge(self._now, self._clock.wall())
         if judgement is None:
             return []
         self.job = replace(self.job, learnt=self.vigil.handed_on(self.job.learnt))
@@ -133,11 +137,29 @@ class Course:
             code = "straggler_recovered" if straggler.recovered else "straggler"
             self._log.warning(code, rank=straggler.rank, host=straggler.host, reason=straggler.text)
             self._ledger.note([Entry(code, straggler.text, self.vigil.generation)])
+        broken = self._judge_links(judgement.links)
         hang = judgement.hang
-        if hang is None:
-            return []
+        if hang is None or broken:
+            return broken
         host = hang.culprits[0].host if hang.culprits else ""
         return [Diagnosed(self.vigil.generation, Reason(hang.code, hang.text), host)]
+
+    def _judge_links(self, findings: Sequence[Finding]) -> list[Event]:
+        """Tell of ports; what is to be done about those that are broken."""
+        generation = self.vigil.generation
+        broken = [f for f in findings if f.broken and f.ranks and not f.over]
+        for event, text in lines(findings):
+            self._log.warning(event, reason=text)
+            self._ledger.note([Entry(event, text, generation)])
+        if (faults := self.vigil.links.faults) != self.job.links:
+            self.job = replace(self.job, links=faults)
+        if not broken or self._policy.on_link_fault != RESTART:
+            return []
+        if not may_restart(self.job, self._now):
+            self._log.warning(LINK_FAULT, reason=refusal())
+            self._ledger.note([Entry(LINK_FAULT, refusal(), generation)])
+            return []
+        return [LinkFailed(generation, broken[0].text)]
 
     def welcome(self, outbox: Outbox) -> None:
         """Tell a stream that has come what its node is to do; that the job is over only once etcd says so."""

@@ -24,6 +24,7 @@ from elaunch.rendezvous.records import Failure as Failure
 from elaunch.rendezvous.records import History as History
 from elaunch.rendezvous.records import HostRecord as HostRecord
 from elaunch.rendezvous.records import Learnt as Learnt
+from elaunch.rendezvous.records import LinkFault as LinkFault
 from elaunch.rendezvous.records import RankExit as RankExit
 from elaunch.reports import Ask, Line
 from elaunch.topology.probe.facts import Finding, Interface, NodeFacts, Report
@@ -133,6 +134,7 @@ class Policy:
     learnt, infinite where there is none. ``fixed_world`` is for programs that need the world that they began with.
     ``suspect_after`` is the number of failures in a row after which the checkpoint before them is suspect (0: never).
     ``probe``: auto, where nodes have several interfaces, or off.
+    ``on_link_fault`` is report, redistribute or restart.
     """
 
     min_nodes: int
@@ -155,6 +157,7 @@ class Policy:
     quarantine_seconds: float = 3600.0
     suspect_after: int = 3
     probe: str = "auto"
+    on_link_fault: str = "report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +192,8 @@ class Job:
     ``checkpoint`` is the last committed one, ``restored`` the step from which the present generation went on,
     ``rewinds`` say which checkpoints do not count any more. ``probing`` are the probes under way, ``probed`` is the
     one before the first generation that is over, ``probe_by`` when that is to be over at the latest. ``findings`` are
-    those of the last probe, ``unreachable`` the interfaces that are not to be used for them.
+    those of the last probe, ``unreachable`` the interfaces that are not to be used for them. ``links``
+    are ports that were in trouble of late, ``link_restarts`` the times (wall clock) of the restarts for such.
     """
 
     policy: Policy
@@ -239,6 +243,8 @@ class Job:
     probe_by: float | None = None
     findings: tuple[Finding, ...] = ()
     unreachable: tuple[DeadPort, ...] = ()
+    links: tuple[LinkFault, ...] = ()
+    link_restarts: tuple[float, ...] = ()
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -271,6 +277,8 @@ class Job:
             self.rewinds,
             self.incarnation,
             self.learnt,
+            self.links,
+            self.link_restarts,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -17,6 +17,7 @@ from elaunch.controller.inbox import Inbox
 from elaunch.controller.intake import Found, Intake
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.ledger import COMMANDS_AT_ONCE, Ledger
+from elaunch.controller.links import Links
 from elaunch.controller.seals import is_sealed
 from elaunch.controller.sightings import RankView
 from elaunch.controller.state import Event, OperationsWritten, OperatorCommand, StatusReceived, Tick
@@ -96,6 +97,11 @@ class Term:
     def ranks(self) -> tuple[RankView, ...]:
         """What is known of the ranks' progress, by rank."""
         return self._course.vigil.views
+
+    @property
+    def links(self) -> Links:
+        """What is known of ports."""
+        return self._course.vigil.links
 
     @property
     def holds(self) -> bool:

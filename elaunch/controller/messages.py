@@ -9,6 +9,7 @@ from typing import Any
 
 from elaunch.controller.commands import Abort, Aside, Command, End, Leave, Probe, Signal, Stacks, Start, Wait
 from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
+from elaunch.controller.port_messages import pack_port, unpack_port
 from elaunch.controller.probe_messages import (
     MOST_INTERFACES,
     pack_interface,
@@ -18,6 +19,7 @@ from elaunch.controller.probe_messages import (
     unpack_probe,
     unpack_report,
 )
+from elaunch.controller.text import sendable as sendable
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Rewind
@@ -84,6 +86,8 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
 def pack_heartbeat(heartbeat: Heartbeat, epoch: int) -> pb.AgentMessage:
     ranks = [_pack_progress(rank) for rank in heartbeat.ranks]
     packed = pb.Heartbeat(generation=heartbeat.generation, interval=heartbeat.interval, ranks=ranks)
+    packed.ports.extend(map(pack_port, heartbeat.ports))
+    packed.all_ports = heartbeat.all_ports
     return pb.AgentMessage(node_id=heartbeat.node_id, leader_epoch=epoch, heartbeat=packed)
 
 
@@ -95,7 +99,8 @@ def unpack_agent(message: pb.AgentMessage) -> NodeStatus | Heartbeat:
     if kind == "heartbeat":
         beat = message.heartbeat
         ranks = tuple(_unpack_progress(rank) for rank in beat.ranks)
-        return Heartbeat(message.node_id, beat.generation, beat.interval, ranks)
+        ports = tuple(map(unpack_port, beat.ports))
+        return Heartbeat(message.node_id, beat.generation, beat.interval, ranks, ports, beat.all_ports)
     raise ValueError(f"neither a status nor a heartbeat: {kind}")
 
 
@@ -143,8 +148,9 @@ def pack_command(command: Command | Aside, epoch: int) -> pb.Command:
     if isinstance(command, Start):
         values = {name: getattr(command, name) for name in Start.__slots__}
         rewinds = [pb.Rewind(generation=rewind.generation, step=rewind.step) for rewind in command.rewinds]
+        avoid = [pb.AvoidedPort(port=sendable(port), why=sendable(why)) for port, why in command.avoid_ports]
         notes = [pb.PortNote(interface=note.interface, text=sendable(note.text)) for note in command.unreachable]
-        lists = {"rewinds": rewinds, "unreachable": notes}
+        lists = {"rewinds": rewinds, "unreachable": notes, "avoid_ports": avoid}
         start = pb.Start(**values | {"reason": sendable(command.reason)} | lists)
         return pb.Command(leader_epoch=epoch, start=start)
     if isinstance(command, Abort):
@@ -183,9 +189,10 @@ def unpack_command(message: pb.Command) -> Command | Aside:
     if kind == "start":
         values = {name: getattr(message.start, name) for name in Start.__slots__}
         rewinds = tuple(Rewind(rewind.generation, rewind.step) for rewind in message.start.rewinds)
+        avoid = tuple((avoided.port, avoided.why) for avoided in message.start.avoid_ports)
         notes = tuple(PortNote(note.interface, note.text) for note in message.start.unreachable)
         lists = {"avoid_steps": tuple(message.start.avoid_steps), "rewinds": rewinds, "unreachable": notes}
-        return Start(**values | lists)
+        return Start(**values | lists | {"avoid_ports": avoid})
     if kind == "abort":
         abort = message.abort
         return Abort(abort.generation, abort.code, abort.reason, abort.evidence, abort.notice)
@@ -269,8 +276,3 @@ def _unpack_progress(message: pb.RankProgress) -> RankProgress:
     )
     left = message.section_left if message.HasField("section_left") else None
     return RankProgress(**{name: getattr(message, name) for name in _PLAIN}, section_left=left, groups=groups)
-
-
-def sendable(text: str) -> str:
-    """``text`` with what UTF-8 cannot hold escaped: a file's name or a worker's message may have lone surrogates."""
-    return text.encode(errors="backslashreplace").decode()

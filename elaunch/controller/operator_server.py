@@ -12,7 +12,9 @@ from elaunch.controller.cost import cost
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeView
 from elaunch.controller.leader import Term
+from elaunch.controller.links import REST
 from elaunch.controller.messages import pack_run_phase, sendable
+from elaunch.controller.rerouting import REPORT
 from elaunch.controller.restarting import restart_policy
 from elaunch.controller.restarts import remaining
 from elaunch.controller.sightings import RankView
@@ -20,6 +22,7 @@ from elaunch.controller.waits import awaited
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Phase
 
+MOST_PORTS = 256
 MOST_RANKS = 8192  # of one answer, for the sake of its size
 SERVICE = "elaunch.v1.Operator"
 STATUS = f"/{SERVICE}/Status"
@@ -65,6 +68,7 @@ def status_of(term: Term) -> pb.StatusReply:
         refused=term.counters.snapshot(),
         budget_left=max(0, remaining(restart_policy(job), job.history, now + job.wall_offset)),
         checkpoint=_checkpoint(term, job, now),
+        ports=_ports(term, job, now),
     )
 
 
@@ -80,6 +84,37 @@ def _checkpoint(term: Term, job: Job, now: float) -> pb.LastCheckpoint | None:
         lost_seconds=lost.seconds,
         lost_steps=lost.steps,
     )
+
+
+def _ports(term: Term, job: Job, now: float) -> list[pb.PortLine]:
+    """Ports in trouble, and those that are well, but not for long enough to be used again."""
+    told = [
+        pb.PortLine(
+            host=sendable(finding.host),
+            node_id=finding.node_id,
+            port=sendable(finding.port),
+            ranks=finding.ranks,
+            code=finding.code,
+            text=sendable(finding.trouble),
+            seconds=max(0.0, now - finding.since),
+            left_out=not finding.ranks,
+        )
+        for finding in term.links.open[:MOST_PORTS]
+    ]
+    resting = () if job.policy.on_link_fault == REPORT else term.links.resting
+    wall = now + job.wall_offset
+    rest = [
+        pb.PortLine(
+            host=sendable(fault.host),
+            port=sendable(fault.port),
+            code=fault.code,
+            text=sendable(f"well again, left out until it was for {REST / 60:.0f} min (before: {fault.text})"),
+            seconds=max(0.0, wall - fault.well),
+            left_out=True,
+        )
+        for fault in resting
+    ]
+    return told + rest
 
 
 def _line(term: Term, job: Job, view: NodeView) -> pb.NodeLine:

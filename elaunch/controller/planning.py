@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from elaunch.controller.job import Job, NodeView
+from elaunch.controller.rerouting import avoided
 from elaunch.controller.rewinding import recorded_step
 from elaunch.rendezvous.records import Member, Node, Plan, Reason
 
@@ -51,6 +52,7 @@ def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:
         rewinds=job.rewinds,
         incarnation=job.incarnation,
         unreachable=tuple(port for port in job.unreachable if any(node.node_id == port.node_id for node in nodes)),
+        avoid_ports=avoided(job, {node.host for node in nodes}),
     )
 
 

@@ -18,6 +18,7 @@ from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.operations import operate
 from elaunch.controller.probing import heard
+from elaunch.controller.rerouting import link_failed
 from elaunch.controller.roster import names
 from elaunch.controller.running import follow
 from elaunch.controller.transitions import abort
@@ -63,6 +64,14 @@ class Diagnosed:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkFailed:
+    """A port that ranks of ``generation`` use is broken, as ``text`` says."""
+
+    generation: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCommand:
     """An operator's command stands in etcd; ``sealed`` by one, where the job asks for that."""
 
@@ -82,7 +91,17 @@ class Tick:
     """Time passed."""
 
 
-Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Diagnosed | OperatorCommand | OperationsWritten | Tick
+Event = (
+    NodeJoined
+    | NodeLost
+    | StatusReceived
+    | PlanCommitted
+    | Diagnosed
+    | LinkFailed
+    | OperatorCommand
+    | OperationsWritten
+    | Tick
+)
 
 
 def resume(
@@ -107,7 +126,7 @@ def resume(
     if state is None:
         return job
     generation = max(state.generation, plan.generation if plan else 0)
-    job = replace(job, generation=generation, plan=plan)
+    job = replace(job, generation=generation, plan=plan, links=state.links)
     if state.phase.final:
         alive = any(view.node.joined <= state.horizon for view in views.values())
     else:
@@ -117,7 +136,7 @@ def resume(
         if state.phase.final:
             return replace(job, plan=None, restart_count=0, hosts=state.hosts, rewinds=state.rewinds)
         job = replace(job, history=state.history, hosts=state.hosts, rewinds=state.rewinds, learnt=state.learnt)
-        return replace(job, plan=None, restart_count=state.restart_count)
+        return replace(job, plan=None, restart_count=state.restart_count, link_restarts=state.link_restarts)
     job = replace(
         job,
         phase=state.phase,
@@ -138,6 +157,7 @@ def resume(
         restored=state.restored,
         rewinds=state.rewinds,
         unreachable=plan.unreachable if plan else (),
+        link_restarts=state.link_restarts,
     )
     if state.max_nodes:
         policy = replace(policy, min_nodes=state.min_nodes, max_nodes=state.max_nodes)
@@ -197,6 +217,8 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = status_received(job, event.status, now)
     elif isinstance(event, Diagnosed):
         job = diagnosed(job, event.generation, event.reason, event.host, now)
+    elif isinstance(event, LinkFailed):
+        job = link_failed(job, event.generation, event.text, now)
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
     elif isinstance(event, OperatorCommand):

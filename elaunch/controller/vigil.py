@@ -11,8 +11,10 @@ from dataclasses import dataclass, replace
 
 from elaunch.controller.blame import Hang
 from elaunch.controller.deadlines import Deadlines
+from elaunch.controller.findings import Finding
 from elaunch.controller.hang import diagnose
 from elaunch.controller.job import Job, Policy
+from elaunch.controller.links import Links
 from elaunch.controller.liveness import Liveness, Silent
 from elaunch.controller.patience import Patience
 from elaunch.controller.sightings import RankView, Sightings
@@ -28,12 +30,14 @@ RANKS_PER_PACE = 4096
 class Judgement:
     """What was found at one moment: a hang, or None, and what has changed since the last one.
 
-    ``silent`` are the nodes that have become so, ``stragglers`` the ranks that have become some, or caught up.
+    ``silent`` are the nodes that have become so, ``stragglers`` the ranks that have become some, or caught up,
+    ``links`` the ports that are in trouble or no longer so.
     """
 
     hang: Hang | None
     silent: tuple[Silent, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
+    links: tuple[Finding, ...] = ()
 
 
 class Vigil:
@@ -46,6 +50,7 @@ class Vigil:
         self._stragglers = Stragglers(self._straggling)
         self._liveness = Liveness(now)
         self._sightings = Sightings(0)
+        self.links = Links()
         self._hosts: dict[str, str] = {}
         self._silent: set[str] = set()
         self._due = now
@@ -86,6 +91,7 @@ class Vigil:
             self._stragglers = Stragglers(self._straggling)
             self._deadlines.begin(job.generation)
             self.step = -1
+        self.links.follow(job.members if running else (), job.nodes)
         expected = {m.node_id: m.host for m in job.members} if running else {}
         for node_id in self._hosts.keys() - expected.keys():
             self._liveness.forget(node_id)
@@ -107,6 +113,7 @@ class Vigil:
             return False
         self.step = max((self.step, *(rank.step for rank in beat.ranks)))
         self._deadlines.observe(beat, now)
+        self.links.hear(beat)
         self._liveness.heard(beat.node_id, now, beat.interval)
         return True
 
@@ -115,8 +122,8 @@ class Vigil:
         """When to judge next; None while nothing runs."""
         return self._due if self._hosts else None
 
-    def judge(self, now: float) -> Judgement | None:
-        """What is found now; None before it is due."""
+    def judge(self, now: float, wall: float = 0.0) -> Judgement | None:
+        """What is found now; None before it is due. ``wall`` is the wall clock."""
         if not self._hosts or now < self._due:
             return None
         views = self._sightings.views()
@@ -125,8 +132,22 @@ class Vigil:
         news = tuple(silent for silent in found if silent.node_id not in self._silent)
         self._silent = {silent.node_id for silent in found}
         limits = replace(self._deadlines.limits(), ending=self._sightings.ending)
+        links = self.links.changes(now, wall)
         hang = diagnose(views, limits)
-        return Judgement(hang, news, self._stragglers.observe(views) if hang is None else ())
+        if hang is not None:
+            return Judgement(self._related(hang), news, (), links)
+        stragglers = self._stragglers.observe(views)
+        return Judgement(None, news, tuple(map(self._straggler_related, stragglers)), links)
+
+    def _related(self, hang: Hang) -> Hang:
+        """With what is wrong with the ports of those to blame, or with any port where it is the transport."""
+        blamed = hang.culprits[:1]
+        text = "".join(self.links.about(c.node_id, c.rank) for c in blamed) if blamed else self.links.anywhere()
+        return replace(hang, text=hang.text + text)
+
+    def _straggler_related(self, straggler: Straggler) -> Straggler:
+        text = "" if straggler.recovered else self.links.about(straggler.node_id, straggler.rank)
+        return replace(straggler, text=straggler.text + text)
 
 
 def patience_of(policy: Policy) -> Patience:

@@ -122,6 +122,30 @@ class DeadPort:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkFault:
+    """A port of ``host`` that was in trouble from ``since``, and is well since ``well`` (0: it is not yet).
+
+    Both are the leader's wall-clock seconds. ``text`` goes on after the port's name.
+    """
+
+    host: str
+    port: str
+    code: str
+    text: str
+    since: float
+    well: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AvoidedPort:
+    """A port that ``host`` should do without, since it was in trouble: ``why`` in one sentence."""
+
+    host: str
+    port: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What defines a generation. It exists exactly when its key does; numbers are never used twice.
 
@@ -145,6 +169,7 @@ class Plan:
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
     unreachable: tuple[DeadPort, ...] = ()
+    avoid_ports: tuple[AvoidedPort, ...] = ()
     _places: dict[str, Member] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -277,7 +302,8 @@ class State:
     ``root`` is the first failure of the generation, so that a new leader can still tell it. The rest is what operators
     asked for: ``min_nodes`` and ``max_nodes`` (0: as in the spec), ``from_step`` of the next plan, hosts taken out.
     ``restored`` is the step from which the generation went on, -1 for from scratch, ``UNTOLD`` while that is not known;
-    ``rewinds`` are those that still abandon checkpoints.
+    ``rewinds`` are those that still abandon checkpoints. ``links`` are ports that were in trouble, ``link_restarts``
+    the times (wall clock) of the restarts for such.
     """
 
     phase: Phase
@@ -301,6 +327,8 @@ class State:
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
     learnt: Learnt = field(default_factory=Learnt)
+    links: tuple[LinkFault, ...] = ()
+    link_restarts: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ValueError where no leader has written it."""

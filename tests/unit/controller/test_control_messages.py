@@ -66,7 +66,11 @@ ranks = st.builds(
 heartbeats = st.builds(Heartbeat, text, int64, seconds, st.lists(ranks, max_size=3).map(tuple))
 failures = st.lists(st.builds(Failure, text, exits), max_size=3).map(tuple)
 commands: st.SearchStrategy[Command] = st.one_of(
-    st.builds(Start, int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text),
+    st.builds(
+        Start,
+        *(int64, int32, int32, int32, int32, int32, int32, int32, text, int32, st.booleans(), text),
+        avoid_ports=st.lists(st.tuples(text, text), max_size=2).map(tuple),
+    ),
     st.builds(Abort, int64, text, text, st.booleans(), st.booleans()),
     st.builds(End, text, int32, text, text, failures),
     st.builds(Wait, text),

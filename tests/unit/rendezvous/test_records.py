@@ -75,6 +75,7 @@ def test_a_record_is_json_that_an_operator_can_read() -> None:
         "rewinds": [],
         "incarnation": "",
         "unreachable": [],
+        "avoid_ports": [],
     }
 
 

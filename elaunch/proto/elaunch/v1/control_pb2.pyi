@@ -28,7 +28,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint")
+    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint", "ports")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class StatusReply(_message.Message):
     BUDGET_LEFT_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     phase: str
     generation: int
@@ -68,7 +69,8 @@ class StatusReply(_message.Message):
     budget_left: int
     refused: _containers.ScalarMap[str, int]
     checkpoint: LastCheckpoint
-    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ...) -> None: ...
+    ports: _containers.RepeatedCompositeFieldContainer[PortLine]
+    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ..., ports: _Optional[_Iterable[_Union[PortLine, _Mapping]]] = ...) -> None: ...
 
 class LastCheckpoint(_message.Message):
     __slots__ = ("step", "generation", "age_seconds", "lost_seconds", "lost_steps")
@@ -83,6 +85,26 @@ class LastCheckpoint(_message.Message):
     lost_seconds: float
     lost_steps: int
     def __init__(self, step: _Optional[int] = ..., generation: _Optional[int] = ..., age_seconds: _Optional[float] = ..., lost_seconds: _Optional[float] = ..., lost_steps: _Optional[int] = ...) -> None: ...
+
+class PortLine(_message.Message):
+    __slots__ = ("host", "node_id", "port", "ranks", "code", "text", "seconds", "left_out")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    node_id: str
+    port: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    code: str
+    text: str
+    seconds: float
+    left_out: bool
+    def __init__(self, host: _Optional[str] = ..., node_id: _Optional[str] = ..., port: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., code: _Optional[str] = ..., text: _Optional[str] = ..., seconds: _Optional[float] = ..., left_out: bool = ...) -> None: ...
 
 class RankLine(_message.Message):
     __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by")
@@ -299,14 +321,55 @@ class Answer(_message.Message):
     def __init__(self, id: _Optional[str] = ..., ok: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("generation", "interval", "ranks")
+    __slots__ = ("generation", "interval", "ranks", "ports", "all_ports")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     INTERVAL_FIELD_NUMBER: _ClassVar[int]
     RANKS_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    ALL_PORTS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     interval: float
     ranks: _containers.RepeatedCompositeFieldContainer[RankProgress]
-    def __init__(self, generation: _Optional[int] = ..., interval: _Optional[float] = ..., ranks: _Optional[_Iterable[_Union[RankProgress, _Mapping]]] = ...) -> None: ...
+    ports: _containers.RepeatedCompositeFieldContainer[PortReport]
+    all_ports: bool
+    def __init__(self, generation: _Optional[int] = ..., interval: _Optional[float] = ..., ranks: _Optional[_Iterable[_Union[RankProgress, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortReport, _Mapping]]] = ..., all_ports: bool = ...) -> None: ...
+
+class PortReport(_message.Message):
+    __slots__ = ("port", "local_ranks", "state", "phys_state", "rate", "sent", "received", "rose", "troubles")
+    class RoseEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PHYS_STATE_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    ROSE_FIELD_NUMBER: _ClassVar[int]
+    TROUBLES_FIELD_NUMBER: _ClassVar[int]
+    port: str
+    local_ranks: _containers.RepeatedScalarFieldContainer[int]
+    state: str
+    phys_state: str
+    rate: float
+    sent: float
+    received: float
+    rose: _containers.ScalarMap[str, int]
+    troubles: _containers.RepeatedCompositeFieldContainer[PortTrouble]
+    def __init__(self, port: _Optional[str] = ..., local_ranks: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., phys_state: _Optional[str] = ..., rate: _Optional[float] = ..., sent: _Optional[float] = ..., received: _Optional[float] = ..., rose: _Optional[_Mapping[str, int]] = ..., troubles: _Optional[_Iterable[_Union[PortTrouble, _Mapping]]] = ...) -> None: ...
+
+class PortTrouble(_message.Message):
+    __slots__ = ("code", "text")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    text: str
+    def __init__(self, code: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class RankProgress(_message.Message):
     __slots__ = ("rank", "local_rank", "pid", "state", "attached", "beat_age", "cpu_seconds", "step", "step_age", "section", "section_left", "where", "where_age", "progress_age", "own_seconds", "waited_seconds", "groups", "stopping")
@@ -449,7 +512,7 @@ class CommitReply(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., accepted: bool = ..., text: _Optional[str] = ...) -> None: ...
 
 class Start(_message.Message):
-    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds", "incarnation", "unreachable")
+    __slots__ = ("generation", "restart_count", "group_rank", "group_world_size", "rank0", "world_size", "role_rank0", "role_world_size", "store_address", "store_port", "host_store", "reason", "from_step", "avoid_steps", "recorded_step", "rewinds", "incarnation", "unreachable", "avoid_ports")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
     GROUP_RANK_FIELD_NUMBER: _ClassVar[int]
@@ -468,6 +531,7 @@ class Start(_message.Message):
     REWINDS_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    AVOID_PORTS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     restart_count: int
     group_rank: int
@@ -486,7 +550,16 @@ class Start(_message.Message):
     rewinds: _containers.RepeatedCompositeFieldContainer[Rewind]
     incarnation: str
     unreachable: _containers.RepeatedCompositeFieldContainer[PortNote]
-    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ..., incarnation: _Optional[str] = ..., unreachable: _Optional[_Iterable[_Union[PortNote, _Mapping]]] = ...) -> None: ...
+    avoid_ports: _containers.RepeatedCompositeFieldContainer[AvoidedPort]
+    def __init__(self, generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., group_rank: _Optional[int] = ..., group_world_size: _Optional[int] = ..., rank0: _Optional[int] = ..., world_size: _Optional[int] = ..., role_rank0: _Optional[int] = ..., role_world_size: _Optional[int] = ..., store_address: _Optional[str] = ..., store_port: _Optional[int] = ..., host_store: bool = ..., reason: _Optional[str] = ..., from_step: _Optional[int] = ..., avoid_steps: _Optional[_Iterable[int]] = ..., recorded_step: _Optional[int] = ..., rewinds: _Optional[_Iterable[_Union[Rewind, _Mapping]]] = ..., incarnation: _Optional[str] = ..., unreachable: _Optional[_Iterable[_Union[PortNote, _Mapping]]] = ..., avoid_ports: _Optional[_Iterable[_Union[AvoidedPort, _Mapping]]] = ...) -> None: ...
+
+class AvoidedPort(_message.Message):
+    __slots__ = ("port", "why")
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    port: str
+    why: str
+    def __init__(self, port: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Rewind(_message.Message):
     __slots__ = ("generation", "step")
