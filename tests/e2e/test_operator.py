@@ -208,19 +208,19 @@ def test_a_second_abort_is_refused_while_the_first_goes_on(job: MakeJob, etcd: s
 
 
 def test_the_leader_is_killed_and_another_carries_out_what_was_asked(job: MakeJob, etcd: str) -> None:
-    two = elastic(job, etcd, "handover")
+    two = elastic(job, etcd, "scaled-twice")
     first, second = two_agents(two)
     at = f"--rdzv-endpoint={etcd}"
     first.kill(signal.SIGSTOP)  # leads, and hears of nothing
-    asked = elaunch("scale", "handover", "1:5", at, "--timeout=0.2")
+    asked = elaunch("scale", "scaled-twice", "1:5", at, "--timeout=0.2")
     assert asked.code == 74
     first.kill()
     first.wait()
     wait_until("the other leads", lambda: "leading" in second.output(), 60)
-    wait_until("it is carried out", lambda: elaunch("status", "handover", at, "--json").document["max_nodes"] == 5)
-    commands = elaunch("status", "handover", at, "--json").document["commands"]
+    wait_until("it is carried out", lambda: elaunch("status", "scaled-twice", at, "--json").document["max_nodes"] == 5)
+    commands = elaunch("status", "scaled-twice", at, "--json").document["commands"]
     assert [(c["kind"], c["standing"]) for c in commands] == [("scale", "done")]
-    assert elaunch("abort", "handover", at).code == 0
+    assert elaunch("abort", "scaled-twice", at).code == 0
     assert second.wait() == 94
 
 
