@@ -11,6 +11,7 @@ from typing import Final
 
 INIT: Final = "init_process_group"
 NEW: Final = "new_group"
+MESH: Final = "init_device_mesh"
 """Calls in which ranks wait for each other to make a process group."""
 
 
@@ -38,7 +39,7 @@ class GroupProgress:
     @property
     def making(self) -> bool:
         """This is no group yet: the rank waits in one of torch's calls for the others to make it."""
-        return self.collective in (INIT, NEW) and self.name.endswith(self.collective)
+        return self.collective in (INIT, NEW, MESH) and self.name.endswith(self.collective)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from elaunch.controller.state import (
     OperationsWritten,
     OperatorCommand,
     PlanCommitted,
+    StartRefused,
     StatusReceived,
     Tick,
     next_deadline,
@@ -133,6 +134,8 @@ class Course:
             code = "straggler_recovered" if straggler.recovered else "straggler"
             self._log.warning(code, rank=straggler.rank, host=straggler.host, reason=straggler.text)
             self._ledger.note([Entry(code, straggler.text, self.vigil.generation)])
+        if judgement.refusal:
+            return [StartRefused(self.vigil.generation, judgement.refusal)]
         hang = judgement.hang
         if hang is None:
             return []
@@ -168,6 +171,7 @@ class Course:
     def _hear(self, status: NodeStatus) -> None:
         """What a status says beside what its node runs."""
         self._note(saved(self.job, status))
+        self.vigil.hear_starts(status, self._now)
         self.job, entries = self._registrar.hear(self.job, status, self._now)
         self._note(entries)
 

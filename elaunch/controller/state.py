@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from elaunch.controller.aborting import finish_abort
 from elaunch.controller.answering import adopt_operations, follow_operations, forget_written, lapse
 from elaunch.controller.draining import marked, with_drained
-from elaunch.controller.faults import diagnosed, node_lost, status_received
+from elaunch.controller.faults import diagnosed, node_lost, start_refused, status_received
 from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.operations import operate
@@ -63,6 +63,14 @@ class Diagnosed:
 
 
 @dataclass(frozen=True, slots=True)
+class StartRefused:
+    """The ranks of ``generation`` do not make one job: ``text`` says which, and what differs."""
+
+    generation: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCommand:
     """An operator's command stands in etcd; ``sealed`` by one, where the job asks for that."""
 
@@ -82,7 +90,17 @@ class Tick:
     """Time passed."""
 
 
-Event = NodeJoined | NodeLost | StatusReceived | PlanCommitted | Diagnosed | OperatorCommand | OperationsWritten | Tick
+Event = (
+    NodeJoined
+    | NodeLost
+    | StatusReceived
+    | PlanCommitted
+    | Diagnosed
+    | StartRefused
+    | OperatorCommand
+    | OperationsWritten
+    | Tick
+)
 
 
 def resume(
@@ -197,6 +215,8 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = status_received(job, event.status, now)
     elif isinstance(event, Diagnosed):
         job = diagnosed(job, event.generation, event.reason, event.host, now)
+    elif isinstance(event, StartRefused):
+        job = start_refused(job, event.generation, event.text, now)
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
     elif isinstance(event, OperatorCommand):

@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from elaunch.controller.blame import Hang
 from elaunch.controller.deadlines import Deadlines
 from elaunch.controller.hang import diagnose
-from elaunch.controller.job import Job, Policy
+from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.liveness import Liveness, Silent
 from elaunch.controller.patience import Patience
 from elaunch.controller.sightings import RankView, Sightings
+from elaunch.controller.start_check import Starts
 from elaunch.controller.straggler import Straggler, StragglerPolicy, Stragglers
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.records import Learnt, Phase
@@ -29,11 +30,13 @@ class Judgement:
     """What was found at one moment: a hang, or None, and what has changed since the last one.
 
     ``silent`` are the nodes that have become so, ``stragglers`` the ranks that have become some, or caught up.
+    ``refusal`` is why the ranks will never be one group, "" where they may.
     """
 
     hang: Hang | None
     silent: tuple[Silent, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
+    refusal: str = ""
 
 
 class Vigil:
@@ -46,6 +49,7 @@ class Vigil:
         self._stragglers = Stragglers(self._straggling)
         self._liveness = Liveness(now)
         self._sightings = Sightings(0)
+        self._starts = Starts(0, 0)
         self._hosts: dict[str, str] = {}
         self._silent: set[str] = set()
         self._due = now
@@ -83,6 +87,7 @@ class Vigil:
         self._followed = (running, job.generation)
         if job.generation != self._sightings.generation:
             self._sightings = Sightings(job.generation)
+            self._starts = Starts(job.generation, job.plan.world_size if job.plan else 0)
             self._stragglers = Stragglers(self._straggling)
             self._deadlines.begin(job.generation)
             self.step = -1
@@ -90,6 +95,7 @@ class Vigil:
         for node_id in self._hosts.keys() - expected.keys():
             self._liveness.forget(node_id)
             self._sightings.forget(node_id)
+            self._starts.forget(node_id)
         for node_id, host in expected.items():
             self._liveness.expect(node_id, host, now)
         self._hosts = expected
@@ -98,6 +104,11 @@ class Vigil:
     def expects(self, node_id: str, generation: int) -> bool:
         """Whether a heartbeat of this node and generation is not stale."""
         return node_id in self._hosts and generation == self._sightings.generation
+
+    def hear_starts(self, status: NodeStatus, now: float) -> None:
+        """Take in what a status tells of starts."""
+        if status.node_id in self._hosts:
+            self._starts.hear(status.node_id, status.starts, now)
 
     def hear(self, beat: Heartbeat, now: float) -> bool:
         """Take a heartbeat in. False for one that is stale: of another generation, or of a node that has no part."""
@@ -125,8 +136,9 @@ class Vigil:
         news = tuple(silent for silent in found if silent.node_id not in self._silent)
         self._silent = {silent.node_id for silent in found}
         limits = replace(self._deadlines.limits(), ending=self._sightings.ending)
-        hang = diagnose(views, limits)
-        return Judgement(hang, news, self._stragglers.observe(views) if hang is None else ())
+        hang = self._starts.explained(diagnose(views, limits)) or self._starts.overdue(limits.hang, now)
+        stragglers = self._stragglers.observe(views) if hang is None else ()
+        return Judgement(hang, news, stragglers, self._starts.refusal(now))
 
 
 def patience_of(policy: Policy) -> Patience:
