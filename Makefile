@@ -36,6 +36,7 @@ bench: $(VENV)/made ## Measure against torchrun, in the same run; BENCH_FLAGS=--
 	$(BIN)/python bench/controller.py --json bench/controller.json $(BENCH_FLAGS)
 	$(BIN)/python bench/abort.py --json bench/abort.json $(BENCH_FLAGS)
 	$(BIN)/python bench/overhead.py --json bench/overhead.json $(BENCH_FLAGS)
+	$(BIN)/python bench/start_check.py --json bench/start_check.json $(BENCH_FLAGS)
 	$(BIN)/python bench/checkpoint.py --json bench/checkpoint.json $(BENCH_FLAGS)
 	$(BIN)/python bench/topology.py --json bench/topology.json $(BENCH_FLAGS)
 

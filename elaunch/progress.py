@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # ranks import this module, and have no use for ports
 
 INIT: Final = "init_process_group"
 NEW: Final = "new_group"
+MESH: Final = "init_device_mesh"
 """Calls in which ranks wait for each other to make a process group."""
 
 
@@ -41,7 +42,7 @@ class GroupProgress:
     @property
     def making(self) -> bool:
         """This is no group yet: the rank waits in one of torch's calls for the others to make it."""
-        return self.collective in (INIT, NEW) and self.name.endswith(self.collective)
+        return self.collective in (INIT, NEW, MESH) and self.name.endswith(self.collective)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from elaunch.packing import Cursor, several, text
 from elaunch.progress import GroupProgress
 from elaunch.report_page import SIZE as REPORTS
 from elaunch.report_page import ReportPage
+from elaunch.start_record import StartRecord, packed, unpacked
 
 T = TypeVar("T")
 
@@ -34,11 +35,13 @@ FLIGHT: Final = "ELAUNCH_FLIGHT_RECORD"
 STACKS_SIGNAL: Final = signal.SIGRTMAX - 5
 """Has a rank write its stacks, where its page says that there is a handler. Real-time signals are rarely used."""
 _PROGRESS = 64 << 10
-SIZE: Final = _PROGRESS + REPORTS
+_START = 8 << 10
+SIZE: Final = _PROGRESS + REPORTS + _START
 
-_MAGIC = b"elaunch\x02"  # the last byte is the version of the layout
+_MAGIC = b"elaunch\x03"  # the last byte is the version of the layout
 _CELLS = slice(0, 256)
 _NOTICE_AT, _SECTIONS_AT, _BEAT_AT = slice(1 << 10, 2 << 10), slice(2 << 10, 16 << 10), slice(16 << 10, _PROGRESS)
+_REPORTS_AT, _START_AT = slice(_PROGRESS, _PROGRESS + REPORTS), slice(_PROGRESS + REPORTS, SIZE)
 _BEAT = struct.Struct("<QQdd")
 _GROUP = struct.Struct("<IQQ")
 _RUN = struct.Struct("<III")
@@ -94,7 +97,8 @@ class Page:
     number the agent's requests for evidence and the rank's answers. ``step`` is -1 before the first. ``listens`` is 1
     once the program has asked whether it is to stop, ``noticed`` 1 while there is a notice, ``stopping`` 1 once the
     program has heard it. ``silent`` is 1 where nobody beats, though a process has claimed the page. ``reports`` is what
-    it tells of checkpoints.
+    it tells of checkpoints. ``starts`` counts the records of its start. The agent says who the rank is: ``rank``,
+    ``world_size``, ``local_rank`` and ``local_world_size``.
     """
 
     step = _Cell(1)
@@ -105,6 +109,11 @@ class Page:
     noticed = _Cell(6)
     listens = _Cell(7)
     silent = _Cell(8)
+    starts = _Cell(9)
+    rank = _Cell(10)
+    world_size = _Cell(11)
+    local_rank = _Cell(12)
+    local_world_size = _Cell(13)
 
     def __init__(self, fd: int) -> None:
         """Map the page behind a descriptor. Raises OSError, and ValueError where it is none."""
@@ -119,7 +128,8 @@ class Page:
         self._notice = DoubleBuffer(self._view[_NOTICE_AT])
         self._sections = DoubleBuffer(self._view[_SECTIONS_AT])
         self._beat = DoubleBuffer(self._view[_BEAT_AT])
-        self.reports = ReportPage(self._view[_PROGRESS:], self.cells)
+        self.reports = ReportPage(self._view[_REPORTS_AT], self.cells)
+        self._start = DoubleBuffer(self._view[_START_AT])
 
     @classmethod
     def make(cls, fd: int) -> Page:
@@ -157,9 +167,21 @@ class Page:
     def notice(self) -> Notice | None:
         return _parsed(self._notice, _noticed)
 
+    def write_start(self, record: StartRecord) -> None:
+        """How the rank's start stands."""
+        self._start.write(packed(record, self._start.room))
+        self.starts += 1
+
+    def start(self) -> StartRecord | None:
+        """The last record of the rank's start; None before the first, and where it cannot be read."""
+        try:
+            return unpacked(self._start.read() or b"")
+        except ValueError:
+            return None
+
     def close(self) -> None:
         """Unmap it: nothing may be read or written after."""
-        for record in (self._notice, self._sections, self._beat):
+        for record in (self._notice, self._sections, self._beat, self._start):
             record.release()
         self.reports.release()
         self.cells.release()

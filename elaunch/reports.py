@@ -19,9 +19,11 @@ RESTORING = "checkpoint_restoring"
 RESTORED = "checkpoint_restored"
 MISSING = "checkpoint_missing"
 """The step that the plan asks for is not there, or cannot be used."""
+PENDING = "shutdown_pending"
+"""Collectives were under way when a rank destroyed its process groups."""
 
 _DIGEST = re.compile(r"[0-9a-f]{1,128}")
-_KIND = re.compile(r"checkpoint_[a-z_]{1,50}")
+_KIND = re.compile(r"(checkpoint|shutdown)_[a-z_]{1,50}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,6 @@ class Line:
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):
-            raise ValueError(f"{self.kind[:40]!r} is no kind of event: expected checkpoint_...")
+            raise ValueError(f"{self.kind[:40]!r} is no kind of event: expected checkpoint_... or shutdown_...")
         if not -1 <= self.step < HIGHEST_STEP:
             raise ValueError(f"{self.step} is no step")

@@ -100,7 +100,7 @@ def warm_up(modules: Sequence[str]) -> None:
     """Import what ranks will need, and leave the heap so that forks share it."""
     for name in modules:
         importlib.import_module(name)
-    for name in ("autoload", "bootstrap", "full_disk", "program", "progress", "store_host", "stores"):
+    for name in ("autoload", "bootstrap", "full_disk", "program", "progress", "start_hooks", "store_host", "stores"):
         importlib.import_module(f"elaunch.worker.{name}")
     # OpenBLAS ends its pool of threads before the first fork and starts it anew when it is needed: fork once
     # now, so that a thread seen later is another's.

@@ -42,6 +42,8 @@ class Group:
     master_port: int
     signals: str = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
     virtual_local_rank: bool = False
+    start_check: bool = True
+    allow_asymmetry: bool = False
     from_step: int = -1
     avoid_steps: tuple[int, ...] = ()
     recorded_step: int = -1
@@ -90,6 +92,8 @@ def _of_group(base: Mapping[str, str], group: Group) -> dict[str, str]:
         "ELAUNCH_NODE_ID": group.node_id,
         "ELAUNCH_GENERATION": str(group.generation),
         **({"ELAUNCH_INCARNATION": group.incarnation} if group.incarnation else {}),
+        **({} if group.start_check else {"ELAUNCH_START_CHECK": "0"}),
+        **({"ELAUNCH_ALLOW_ASYMMETRY": "1"} if group.allow_asymmetry else {}),
         **_restore_point(group),
         # A program may overwrite MASTER_PORT; elaunch/worker/stores.py must still know the agent's.
         "ELAUNCH_STORE_PORT": str(group.master_port),

@@ -1,4 +1,4 @@
-"""What this node's ranks tell of checkpoints: read from their pages, put on the status board, answered in the pages.
+"""What this node's ranks tell of checkpoints and of their starts: read from their pages, put on the status board.
 
 A status tells all that its leader has not answered yet. So a leader that comes new is asked again, under the same
 number, and nothing is lost with a stream.
@@ -15,6 +15,7 @@ import structlog
 
 from elaunch.agent.progress import Pages
 from elaunch.agent.sight import Sight
+from elaunch.agent.starts import Starts
 from elaunch.agent.status import StatusBoard
 from elaunch.report_page import ReportPage
 from elaunch.reports import MOST_LINES, Ask, Line, Receipts
@@ -57,6 +58,7 @@ class Mailbox:
         self._number = 0
         self._asks: dict[tuple[int, int], Ask] = {}
         self._lines: list[Line] = []
+        self._starts = Starts()
         self._log = structlog.get_logger()
         pages.before_close = self.look
 
@@ -70,6 +72,8 @@ class Mailbox:
         """Take what ranks have written since the last look."""
         if self._generation != self._pages.generation:
             self._generation, self._boxes = self._pages.generation, {}
+            self._starts.begin(self._generation)
+        self._starts.look(self._pages.sights.values())
         for sight in self._pages.sights.values():
             box = self._boxes.setdefault(sight.rank, _Box())
             reports = sight.page.reports
@@ -77,6 +81,12 @@ class Mailbox:
                 box.asked = reports.asked
                 self._take_ask(sight, box.asked)
             self._take_lines(sight.rank, box, reports)
+        self._tell()
+
+    def ended(self, rank: int) -> None:
+        """A rank has ended: take what it has written last."""
+        self.look()
+        self._starts.ended(rank)
         self._tell()
 
     def take(self, receipts: Receipts) -> None:
@@ -119,4 +129,6 @@ class Mailbox:
             self._log.debug(kind, rank=rank, step=step, text=text)
 
     def _tell(self) -> None:
-        self._board.update(asks=tuple(self._asks.values()), lines=tuple(self._lines))
+        self._board.update(
+            asks=tuple(self._asks.values()), lines=tuple(self._lines), starts=self._starts.told(self._clock())
+        )

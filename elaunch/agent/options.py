@@ -162,6 +162,7 @@ class LaunchOptions:
     binding: Binding = Binding()
     allow_asymmetry: bool = False
     probe: ProbeMode = "auto"
+    start_check: bool = True
     signals: tuple[signal.Signals, ...] = ()
     shutdown_timeout: float = 30.0
     notice_signal: signal.Signals | None = None

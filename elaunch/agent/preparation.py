@@ -116,6 +116,8 @@ class LaunchPreparation:
             master_port=start.store_port,
             signals=",".join(s.name for s in options.signals),
             virtual_local_rank=options.virtual_local_rank,
+            start_check=options.start_check,
+            allow_asymmetry=options.allow_asymmetry,
             from_step=start.from_step,
             avoid_steps=start.avoid_steps,
             recorded_step=start.recorded_step,
@@ -129,7 +131,7 @@ class LaunchPreparation:
         own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
         to = await self._destination(start, envs, own)
         self._streams = to.streams
-        self.pages.open(start.rank0, options.slots, start.generation)
+        self.pages.open(start.rank0, options.slots, start.generation, start.world_size)
         self._memory.forget()
         own_env = {DEADLINE: self._deadline} if self._deadline else {}
         ranks = [
@@ -200,7 +202,7 @@ class LaunchPreparation:
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
-        self.mailbox.look()  # what it told before its end is to be told before it
+        self.mailbox.ended(start.rank0 + end.local_rank)  # what it told before its end is to be told before it
         described = self._describe(end, start)
         self.events.ended(described)
         return described

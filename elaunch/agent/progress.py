@@ -28,14 +28,17 @@ class Pages:
         self.generation = 0
         self.before_close: Callable[[], None] = _nothing
 
-    def open(self, rank0: int, count: int, generation: int = 0) -> None:
+    def open(self, rank0: int, count: int, generation: int = 0, world_size: int = 0) -> None:
         """Pages for ``count`` ranks from ``rank0`` on, in the place of the last ones: their ranks are gone."""
         self.close()
         self.generation = generation
         try:
             for local_rank in range(count):
                 files = self.files[local_rank] = RankFiles.make(local_rank)
-                self.sights[local_rank] = Sight(rank0 + local_rank, local_rank, Page.make(files.page), files.page)
+                page = Page.make(files.page)
+                page.rank, page.world_size = rank0 + local_rank, world_size
+                page.local_rank, page.local_world_size = local_rank, count
+                self.sights[local_rank] = Sight(rank0 + local_rank, local_rank, page, files.page)
         except OSError as error:
             structlog.get_logger().warning("no_progress_pages", reason=str(error))
             self.close()

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from elaunch.controller.messages import unpack_run_phase
+from elaunch.controller.messages import unpack_run_phase, unpack_start
 from elaunch.controller.survey import Overview
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.journal import Happening, Operation
@@ -105,6 +105,7 @@ def _rank_row(line: pb.RankLine) -> dict[str, Any]:
         "waits_in": line.waits_in,
         "progress_seconds": round(line.progress_seconds, 3),
         "awaited_by": line.awaited_by,
+        "start": dataclasses.asdict(unpack_start(line.start)) if line.HasField("start") else None,
     }
 
 

@@ -85,6 +85,13 @@ PROGRAM = (
     Flag("start_method", "accepted for torchrun, no effect on programs", "choice", "spawn", choices=START_METHODS),
     Flag("numa_binding", "bind ranks to CPUs", "choice", choices=NUMA_BINDINGS, env=False),
     Flag("virtual_local_rank", "each rank sees its device as number 0", "flag", False),
+    Flag(
+        "no_start_check",
+        "leave out the checks and records of a start, and of meshes (no hooks in torch.distributed)",
+        "flag",
+        False,
+        ours=True,
+    ),
 )
 
 BINDING = (

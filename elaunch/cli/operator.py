@@ -79,7 +79,7 @@ async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
     if arguments.json:
         _print_json(documents.status_document(seen, live, lines, time.time()))
     else:
-        print(show.status(seen, live, lines, time.time()), flush=True)
+        print(show.status(seen, live, lines, time.time(), ranks=arguments.ranks), flush=True)
     return 0
 
 

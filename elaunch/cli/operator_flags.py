@@ -65,6 +65,11 @@ def _job(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB", help="the job's --rdzv-id")
 
 
+def _status(parser: argparse.ArgumentParser) -> None:
+    _job(parser)
+    parser.add_argument("--ranks", action="store_true", help="a row for each rank: how it was started, and what it has")
+
+
 def _events(parser: argparse.ArgumentParser) -> None:
     _job(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
@@ -158,7 +163,7 @@ def _signum(text: str) -> int:
 
 _ARGUMENTS: dict[str, Any] = {
     "ps": _none,
-    "status": _job,
+    "status": _status,
     "events": _events,
     "abort": _abort,
     "restart": _restart,

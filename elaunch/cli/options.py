@@ -58,6 +58,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         binding=binding,
         allow_asymmetry=values["allow_asymmetry"],
         probe=values["probe"],
+        start_check=not values["no_start_check"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),
         shutdown_timeout=settings.shutdown_timeout(values, environ),
         notice_signal=settings.notice_signal(values),

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from elaunch.cli.documents import LAST_EVENTS, Live, job_row, status_document
+from elaunch.cli.rank_table import rank_rows
 from elaunch.controller.findings import users
 from elaunch.controller.roster import count
 from elaunch.controller.survey import GONE, Overview
@@ -37,8 +38,8 @@ def jobs(found: Sequence[tuple[Overview, str]], silent: Sequence[str]) -> str:
     return _plain("\n".join(lines))
 
 
-def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -> str:
-    """``elaunch status`` for a person, at ``now`` in wall-clock seconds."""
+def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float, *, ranks: bool = False) -> str:
+    """``elaunch status`` for a person, at ``now`` in wall-clock seconds; with a row for each rank if ``ranks``."""
     document = status_document(seen, live, lines, now)
     parts = [_headline(seen, document)]
     if document["leader"] and document["leader"]["host"] is None:
@@ -48,6 +49,8 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -
     parts += _checkpoint(document)
     if seen.nodes:
         parts.append(_node_table(document))
+    if ranks and document.get("rank_progress"):
+        parts.append(rank_table(document["rank_progress"]))
     parts += standing(document)
     parts += _ports(document)
     for drain in document["drained"]:
@@ -115,6 +118,11 @@ def _node_table(document: dict[str, Any]) -> str:
         step = _span(min(known), max(known)) if known else "-"
         rows.append((row["node_id"], row["host"], ranks, row["phase"] or "-", step, heard, "; ".join(notes)))
     return _table(rows)
+
+
+def rank_table(ranks: Sequence[dict[str, Any]]) -> str:
+    """The rows of ``elaunch status --ranks``."""
+    return _table(rank_rows(ranks))
 
 
 def standing(document: dict[str, Any]) -> list[str]:

@@ -31,6 +31,7 @@ from elaunch.controller.state import (
     OperationsWritten,
     OperatorCommand,
     PlanCommitted,
+    StartRefused,
     StatusReceived,
     Tick,
     next_deadline,
@@ -138,6 +139,8 @@ class Course:
             self._log.warning(code, rank=straggler.rank, host=straggler.host, reason=straggler.text)
             self._ledger.note([Entry(code, straggler.text, self.vigil.generation)])
         broken = self._judge_links(judgement.links)
+        if judgement.refusal:
+            return [StartRefused(self.vigil.generation, judgement.refusal)]
         hang = judgement.hang
         if hang is None or broken:
             return broken
@@ -190,6 +193,7 @@ class Course:
     def _hear(self, status: NodeStatus) -> None:
         """What a status says beside what its node runs."""
         self._note(saved(self.job, status))
+        self.vigil.hear_starts(status, self._now)
         self.job, entries = self._registrar.hear(self.job, status, self._now)
         self._note(entries)
 

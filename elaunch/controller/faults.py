@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from dataclasses import replace
 
 from elaunch.controller.job import Failure, Job, NodeStatus, NodeView, RunPhase
 from elaunch.controller.restarting import NODE_LOST, RANK_FAILED, foresee
 from elaunch.controller.roster import leaving_reason
+from elaunch.controller.start_check import START_CHECK, ended_in
 from elaunch.controller.transitions import abort, end
 from elaunch.controller.unstartable import could_not_start
+from elaunch.errors import StartCheckError
 from elaunch.rendezvous.records import Node, Phase, Reason
+from elaunch.start_record import StartRecord
 
 STOPPED_EARLY = "stopped_early"
 EXIT_HANG = 92
@@ -47,6 +51,8 @@ def status_received(job: Job, status: NodeStatus, now: float) -> Job:
         return end(job, now, Phase.STOPPED, Reason("stopped", leaving_reason(view)), status.leaving_exit_code)
     if job.uncommitted or status.generation != job.generation or not (job.plan and job.plan.member(status.node_id)):
         return job
+    if fault := next((s.fault for s in status.starts if s.fault and s.generation == job.generation), ""):
+        job = start_refused(job, status.generation, fault, now)
     known = {f.exit.rank for f in job.failures}
     failed = tuple(Failure(view.node.host, e) for e in status.exits if e.exit_code and e.rank not in known)
     if failed:
@@ -75,7 +81,31 @@ def _rank_failed(job: Job, now: float) -> Job:
     first = job.failures[0]
     code = first.exit.exit_code
     job = replace(job, blamed=first.host)
-    return _fault(job, now, Reason(RANK_FAILED, describe_exit(first)), code if code > 0 else 128 - code)
+    text = f"{describe_exit(first)}{_in_its_start(job, first.exit.rank)}"
+    return _fault(job, now, Reason(RANK_FAILED, text), code if code > 0 else 128 - code)
+
+
+def _in_its_start(job: Job, rank: int) -> str:
+    starts = {start.rank: start for start in starts_of(job)}
+    return ended_in(starts.get(rank), tuple(starts.values()), job.plan.world_size if job.plan else 0)
+
+
+def starts_of(job: Job) -> Iterator[StartRecord]:
+    """What is known of the starts of the present generation's ranks."""
+    for view in job.nodes.values():
+        for start in view.status.starts if view.status is not None else ():
+            if start.generation == job.generation:
+                yield start
+
+
+def start_refused(job: Job, generation: int, text: str, now: float) -> Job:
+    """The ranks do not make one job, and would not the next time: it ends, whatever their exits are."""
+    running = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.ABORTING)
+    if generation != job.generation or job.uncommitted or not running or job.verdict is not None:
+        return job
+    if job.phase is Phase.ABORTING and job.reason.code != RANK_FAILED:
+        return job  # it ends for another reason: the next generation may well be another
+    return end(job, now, Phase.FAILED, Reason(START_CHECK, text), StartCheckError.exit_code)
 
 
 def diagnosed(job: Job, generation: int, reason: Reason, host: str, now: float) -> Job:

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from elaunch.controller.faults import starts_of
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeStatus
 from elaunch.controller.roster import world
 from elaunch.controller.suspects import sentence
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase
+from elaunch.start_record import CHECKED, LEFT
+from elaunch.start_rules import ranks
 
 _SHOWN = 8  # hosts that one line names
 
@@ -39,7 +42,7 @@ def told(before: Job, after: Job) -> list[Entry]:
     commands = _commands(before, after)
     causes = [entry for entry in commands if entry.code not in _OUTCOMES]
     outcomes = [entry for entry in commands if entry.code in _OUTCOMES]
-    found = [*_suspects(before, after), *_findings(before, after)]
+    found = [*_suspects(before, after), *_findings(before, after), *_left_early(before, after)]
     return [*_nodes(before, after), *causes, *found, *_phases(before, after), *outcomes]
 
 
@@ -90,6 +93,35 @@ def _findings(before: Job, after: Job) -> list[Entry]:
         return []
     new = [finding for finding in after.findings if finding not in before.findings]
     return [Entry(finding.code, finding.text, after.generation, loud=finding.severity != "info") for finding in new]
+
+
+def _left_early(before: Job, after: Job) -> list[Entry]:
+    """Ranks that were through with their process groups when the first rank failed that was still in its own.
+
+    What that rank waited for in a collective cannot have come from them: its error names a connection, if anything.
+    """
+    if before.failures or not after.failures or after.generation != before.generation:
+        return []
+    starts = {start.rank: start for start in starts_of(after)}
+    failed = after.failures[0]
+    mine = starts.get(failed.exit.rank)
+    if mine is None or mine.phase != CHECKED or mine.error or mine.fault:
+        return []
+    statuses = (view.status for view in after.nodes.values() if view.status is not None)
+    ended = {e.rank for s in statuses if s.generation == after.generation for e in s.exits if e.exit_code == 0}
+    gone = {rank for rank, start in starts.items() if start.phase == LEFT}
+    text, without = "", ended - gone
+    for who, how in (
+        (gone, "destroyed {} process groups"),
+        (without, "exited without destroying {} process groups"),
+    ):
+        if who:
+            have, whose = ("has", "its") if len(who) == 1 else ("have", "their")
+            text += f"{', ' if text else ''}{ranks(who)} {have} {how.format(whose)}"
+    if not text:
+        return []
+    text += f" before rank {failed.exit.rank} ({failed.host}) failed, which was still in its own"
+    return [Entry("rank_left_early", text, after.generation)]
 
 
 def _commands(before: Job, after: Job) -> list[Entry]:

@@ -27,6 +27,7 @@ from elaunch.rendezvous.records import Learnt as Learnt
 from elaunch.rendezvous.records import LinkFault as LinkFault
 from elaunch.rendezvous.records import RankExit as RankExit
 from elaunch.reports import Ask, Line
+from elaunch.start_record import StartRecord
 from elaunch.topology.probe.facts import Finding, Interface, NodeFacts, Report
 
 BEGINNING = Reason("start", "the job starts")
@@ -66,6 +67,7 @@ class NodeStatus:
     what ranks tell of checkpoints, as long as no leader has answered it. ``start_code`` is the code of ``start_error``,
     ``start_exit_code`` what the node's agent ends with for it; "" and 0 stand for a plain StartError.
     ``interfaces`` may carry traffic between ranks, ``probe`` is the last that it was asked for.
+    ``starts`` is how the starts of this generation's ranks stand.
     """
 
     node_id: str
@@ -86,6 +88,7 @@ class NodeStatus:
     start_exit_code: int = 0
     interfaces: tuple[Interface, ...] = ()
     probe: Report | None = None
+    starts: tuple[StartRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

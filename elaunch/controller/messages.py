@@ -24,6 +24,7 @@ from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Rewind
 from elaunch.reports import MOST_LINES, Ask, Commit, Line, Receipts, Reply
+from elaunch.start_record import FIELDS, StartRecord
 from elaunch.topology.probe.facts import PortNote
 
 _PLAIN = [name for name in RankProgress.__slots__ if name not in ("groups", "section_left")]
@@ -79,6 +80,7 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         start_exit_code=status.start_exit_code,
         interfaces=map(pack_interface, status.interfaces),
         probe=pack_report(status.probe) if status.probe is not None else None,
+        starts=[pack_start(start) for start in status.starts],
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
@@ -126,6 +128,7 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         start_exit_code=message.start_exit_code,
         interfaces=tuple(map(unpack_interface, message.interfaces[:MOST_INTERFACES])),
         probe=unpack_report(message.probe) if message.HasField("probe") else None,
+        starts=tuple(unpack_start(start) for start in message.starts),
     )
 
 
@@ -229,6 +232,15 @@ def _unpack_ask(message: pb.CheckpointCommit) -> Ask:
 
 def _unpack_line(message: pb.CheckpointLine) -> Line:
     return Line(**{name: getattr(message, name) for name in Line.__slots__})
+
+
+def pack_start(record: StartRecord) -> pb.StartRecord:
+    return pb.StartRecord(**_texts_sendable(record))
+
+
+def unpack_start(message: pb.StartRecord) -> StartRecord:
+    """Raises ValueError for what cannot be."""
+    return StartRecord(**{name: getattr(message, name) for name in FIELDS})
 
 
 def _texts_sendable(record: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
@@ -13,7 +13,7 @@ from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeView
 from elaunch.controller.leader import Term
 from elaunch.controller.links import REST
-from elaunch.controller.messages import pack_run_phase, sendable
+from elaunch.controller.messages import pack_run_phase, pack_start, sendable
 from elaunch.controller.rerouting import REPORT
 from elaunch.controller.restarting import restart_policy
 from elaunch.controller.restarts import remaining
@@ -24,6 +24,7 @@ from elaunch.rendezvous.records import Phase
 
 MOST_PORTS = 256
 MOST_RANKS = 8192  # of one answer, for the sake of its size
+MOST_STARTS = 2048  # ranks of which the record of the start is told
 SERVICE = "elaunch.v1.Operator"
 STATUS = f"/{SERVICE}/Status"
 
@@ -64,7 +65,7 @@ def status_of(term: Term) -> pb.StatusReply:
         waiting_for=sendable(waiting_for(job)) if job.phase is Phase.WAITING else "",
         phase_seconds=max(0.0, now - job.since),
         nodes=[_line(term, job, view) for view in job.nodes.values()],
-        ranks=[_rank(view, missed.get(view.rank, 0)) for view in first[:MOST_RANKS]],
+        ranks=_ranks(job, first[:MOST_RANKS], missed),
         refused=term.counters.snapshot(),
         budget_left=max(0, remaining(restart_policy(job), job.history, now + job.wall_offset)),
         checkpoint=_checkpoint(term, job, now),
@@ -131,6 +132,16 @@ def _line(term: Term, job: Job, view: NodeView) -> pb.NodeLine:
         heard_seconds=term.silence(node.node_id),
         note=sendable(_note(view)),
     )
+
+
+def _ranks(job: Job, views: Sequence[RankView], missed: Mapping[int, int]) -> list[pb.RankLine]:
+    statuses = (view.status for view in job.nodes.values() if view.status is not None)
+    starts = {s.rank: s for status in statuses for s in status.starts if s.generation == job.generation}
+    lines = [_rank(view, missed.get(view.rank, 0)) for view in views]
+    for line in lines[:MOST_STARTS]:
+        if start := starts.get(line.rank):
+            line.start.CopyFrom(pack_start(start))
+    return lines
 
 
 def _rank(view: RankView, awaited_by: int) -> pb.RankLine:

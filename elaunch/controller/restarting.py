@@ -9,11 +9,12 @@ from elaunch.controller.hang import ALL_WAITING, COLLECTIVE_MISMATCH
 from elaunch.controller.job import Job
 from elaunch.controller.restarts import Cause, Decision, Ending, RestartPolicy, decide, noted
 from elaunch.controller.signs import FROZEN, HUNG, INTERPRETER_STUCK, SECTION_OVERRUN
+from elaunch.controller.start_check import START_TIMEOUT
 from elaunch.rendezvous.records import Phase, Reason
 
 RANK_FAILED = "rank_failed"
 NODE_LOST = "node_lost"
-HANGS = frozenset({FROZEN, HUNG, INTERPRETER_STUCK, SECTION_OVERRUN, COLLECTIVE_MISMATCH, ALL_WAITING})
+HANGS = frozenset({FROZEN, HUNG, INTERPRETER_STUCK, SECTION_OVERRUN, COLLECTIVE_MISMATCH, ALL_WAITING, START_TIMEOUT})
 CAUSES = {RANK_FAILED: Cause.RANK_FAULT, NODE_LOST: Cause.NODE_FAULT, **dict.fromkeys(HANGS, Cause.HANG)}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from elaunch.controller.aborting import finish_abort
 from elaunch.controller.answering import adopt_operations, follow_operations, forget_written, lapse
 from elaunch.controller.draining import marked, with_drained
-from elaunch.controller.faults import diagnosed, node_lost, status_received
+from elaunch.controller.faults import diagnosed, node_lost, start_refused, status_received
 from elaunch.controller.forming import try_plan
 from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
 from elaunch.controller.operations import operate
@@ -72,6 +72,14 @@ class LinkFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class StartRefused:
+    """The ranks of ``generation`` do not make one job: ``text`` says which, and what differs."""
+
+    generation: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorCommand:
     """An operator's command stands in etcd; ``sealed`` by one, where the job asks for that."""
 
@@ -98,6 +106,7 @@ Event = (
     | PlanCommitted
     | Diagnosed
     | LinkFailed
+    | StartRefused
     | OperatorCommand
     | OperationsWritten
     | Tick
@@ -219,6 +228,8 @@ def _happened(job: Job, event: Event, now: float) -> Job:
         job = diagnosed(job, event.generation, event.reason, event.host, now)
     elif isinstance(event, LinkFailed):
         job = link_failed(job, event.generation, event.text, now)
+    elif isinstance(event, StartRefused):
+        job = start_refused(job, event.generation, event.text, now)
     elif isinstance(event, PlanCommitted) and job.plan and event.generation == job.plan.generation:
         job = replace(job, uncommitted=False)
     elif isinstance(event, OperatorCommand):

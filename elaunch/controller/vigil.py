@@ -13,11 +13,12 @@ from elaunch.controller.blame import Hang
 from elaunch.controller.deadlines import Deadlines
 from elaunch.controller.findings import Finding
 from elaunch.controller.hang import diagnose
-from elaunch.controller.job import Job, Policy
+from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.links import Links
 from elaunch.controller.liveness import Liveness, Silent
 from elaunch.controller.patience import Patience
 from elaunch.controller.sightings import RankView, Sightings
+from elaunch.controller.start_check import Starts
 from elaunch.controller.straggler import Straggler, StragglerPolicy, Stragglers
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.records import Learnt, Phase
@@ -32,12 +33,14 @@ class Judgement:
 
     ``silent`` are the nodes that have become so, ``stragglers`` the ranks that have become some, or caught up,
     ``links`` the ports that are in trouble or no longer so.
+    ``refusal`` is why the ranks will never be one group, "" where they may.
     """
 
     hang: Hang | None
     silent: tuple[Silent, ...] = ()
     stragglers: tuple[Straggler, ...] = ()
     links: tuple[Finding, ...] = ()
+    refusal: str = ""
 
 
 class Vigil:
@@ -51,6 +54,7 @@ class Vigil:
         self._liveness = Liveness(now)
         self._sightings = Sightings(0)
         self.links = Links()
+        self._starts = Starts(0, 0)
         self._hosts: dict[str, str] = {}
         self._silent: set[str] = set()
         self._due = now
@@ -88,6 +92,7 @@ class Vigil:
         self._followed = (running, job.generation)
         if job.generation != self._sightings.generation:
             self._sightings = Sightings(job.generation)
+            self._starts = Starts(job.generation, job.plan.world_size if job.plan else 0)
             self._stragglers = Stragglers(self._straggling)
             self._deadlines.begin(job.generation)
             self.step = -1
@@ -96,6 +101,7 @@ class Vigil:
         for node_id in self._hosts.keys() - expected.keys():
             self._liveness.forget(node_id)
             self._sightings.forget(node_id)
+            self._starts.forget(node_id)
         for node_id, host in expected.items():
             self._liveness.expect(node_id, host, now)
         self._hosts = expected
@@ -104,6 +110,11 @@ class Vigil:
     def expects(self, node_id: str, generation: int) -> bool:
         """Whether a heartbeat of this node and generation is not stale."""
         return node_id in self._hosts and generation == self._sightings.generation
+
+    def hear_starts(self, status: NodeStatus, now: float) -> None:
+        """Take in what a status tells of starts."""
+        if status.node_id in self._hosts:
+            self._starts.hear(status.node_id, status.starts, now)
 
     def hear(self, beat: Heartbeat, now: float) -> bool:
         """Take a heartbeat in. False for one that is stale: of another generation, or of a node that has no part."""
@@ -133,11 +144,12 @@ class Vigil:
         self._silent = {silent.node_id for silent in found}
         limits = replace(self._deadlines.limits(), ending=self._sightings.ending)
         links = self.links.changes(now, wall)
-        hang = diagnose(views, limits)
+        hang = self._starts.explained(diagnose(views, limits)) or self._starts.overdue(limits.hang, now)
+        refusal = self._starts.refusal(now)
         if hang is not None:
-            return Judgement(self._related(hang), news, (), links)
-        stragglers = self._stragglers.observe(views)
-        return Judgement(None, news, tuple(map(self._straggler_related, stragglers)), links)
+            return Judgement(self._related(hang), news, (), links, refusal)
+        stragglers = tuple(map(self._straggler_related, self._stragglers.observe(views)))
+        return Judgement(None, news, stragglers, links, refusal)
 
     def _related(self, hang: Hang) -> Hang:
         """With what is wrong with the ports of those to blame, or with any port where it is the transport."""

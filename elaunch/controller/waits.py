@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from elaunch.controller.sightings import RankView
-from elaunch.progress import INIT, NEW, GroupProgress
+from elaunch.progress import INIT, MESH, NEW, GroupProgress
 
 Key = tuple[str, tuple[int, ...]]
 Seen = tuple[RankView, GroupProgress]
@@ -38,7 +38,7 @@ class Wait:
     def what(self) -> str:
         """The collective as one names it: ``all_reduce 118 of group default``."""
         name = next((operation(call) for call in self.calls.values() if call), "collective")
-        if self.group.endswith(f"/{INIT}"):
+        if self.group.endswith((f"/{INIT}", f"/{MESH}")):
             return name
         if self.group.endswith(f"/{NEW}"):
             return f"{name} (the group {self.group.removesuffix(f'/{NEW}')!r})"

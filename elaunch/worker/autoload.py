@@ -11,8 +11,10 @@ def autoload() -> None:
         return
     from elaunch.worker.full_disk import outlast
     from elaunch.worker.progress import attach
+    from elaunch.worker.start_hooks import install
     from elaunch.worker.stores import allow_own_stores
 
     outlast()
     attach()
     allow_own_stores(os.environ.get("ELAUNCH_STORE_PORT") or os.environ.get("MASTER_PORT", ""))
+    install()

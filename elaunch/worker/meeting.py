@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
-from elaunch.progress import INIT, NEW, GroupProgress
+from elaunch.progress import INIT, MESH, NEW, GroupProgress
 
 _CALLS = {"init_process_group": INIT, "_new_group_with_tag": NEW}
-CALLS = frozenset(_CALLS)
+_OURS = "agree_on_mesh"
+CALLS = frozenset({*_CALLS, _OURS})
 _FILE = "distributed_c10d.py"
+_OUR_FILE = "start_mesh.py"
 _MOST_RANKS = 1 << 16
 
 
@@ -23,8 +25,10 @@ def meeting(frame: FrameType) -> GroupProgress | None:
     """What the thread whose innermost frame this is waits in; None where it makes no group, or one of other numbers."""
     at: FrameType | None = frame
     while at is not None:
-        if at.f_code.co_name in CALLS and at.f_code.co_filename.endswith(_FILE):
+        if at.f_code.co_name in _CALLS and at.f_code.co_filename.endswith(_FILE):
             return _described(_CALLS[at.f_code.co_name], at.f_locals)
+        if at.f_code.co_name == _OURS and at.f_code.co_filename.endswith(_OUR_FILE):
+            return GroupProgress(f"mesh/{MESH}", _number(os.environ.get("WORLD_SIZE")), 1, 0, MESH)
         at = at.f_back
     return None
 

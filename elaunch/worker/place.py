@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import site
 import sys
@@ -36,6 +37,7 @@ class Place:
     def look(self) -> bool:
         """See where the main thread is now; whether that has changed."""
         frames = sys._current_frames()
+        frames.pop(_thread.get_ident(), None)  # this one holds them all: a circle that would keep the program's objects
         self.distributed = any(
             _begins_collectives(frame.f_code.co_filename)
             for ident, frame in frames.items()

@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 
+from elaunch.progress import GroupProgress
 from elaunch.progress_page import Beat, Page
 from elaunch.worker.claim import claim
 from elaunch.worker.groups import Groups
@@ -56,6 +57,11 @@ def unwatched() -> Iterator[None]:
             watch.looking.release()
 
 
+def pending() -> tuple[GroupProgress, ...]:
+    """What ``Watch.pending`` tells, () where nobody watches."""
+    return _watch.pending() if _watch is not None else ()
+
+
 class Watch:
     """Writes the page ``page`` until the interpreter exits."""
 
@@ -75,6 +81,17 @@ class Watch:
         self._own = self._waited = 0.0
         self._last = time.monotonic()
         self._turn = 0.0
+
+    def pending(self) -> tuple[GroupProgress, ...]:
+        """The groups of which this rank has begun collectives that have not ended, as of now."""
+        with self.looking:
+            try:
+                if self._groups is not None:
+                    self._groups.look(inside=False, still=True, describe=True)
+            except Exception:  # noqa: BLE001 - as in a look
+                return ()
+            groups = self._groups.progress if self._groups is not None else ()
+        return tuple(group for group in groups if group.waiting and not group.making)
 
     def start(self) -> None:
         """Start the thread. It takes no signals but the one for stacks: those are the main thread's."""

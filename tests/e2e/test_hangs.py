@@ -35,7 +35,7 @@ def test_a_hang_is_found_named_and_survived(job: Job, tmp_path: Path) -> None:
         wait_until("the rank that stays away", lambda: job.events("fault", generation=1))
         job.fault("before_init", 1, 2, "slow", seconds=1.5)  # the next time it comes late, and in time
         why = json.loads(wait_for(tmp_path / "logs", 1).read_text())["why"]
-        assert why["code"] == "hung"
+        assert why["code"] == "start_timeout"
         assert why["text"].startswith(f"rank 1 ({socket.gethostname()}) has not entered init_process_group, which 2 ")
         assert "steps.py:" in why["text"]
         for generation, (how, (code, where)) in enumerate(HOWS.items(), 2):

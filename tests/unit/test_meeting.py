@@ -60,3 +60,14 @@ def test_another_group_is_of_its_own_ranks(torch: dict[str, Any]) -> None:
 def test_elsewhere_there_is_none(torch: dict[str, Any]) -> None:
     assert seen() is None
     assert torch["all_reduce"](seen) is None
+
+
+def test_who_compares_a_mesh_waits_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    names: dict[str, Any] = {}
+    exec(compile("def agree_on_mesh(look):\n    return look()\n", "/elaunch/worker/start_mesh.py", "exec"), names)
+    found = names["agree_on_mesh"](seen)
+    assert found == GroupProgress("mesh/init_device_mesh", 4, 1, 0, "init_device_mesh")
+    assert found.making
+    exec(compile("def agree_on_mesh(look):\n    return look()\n", "/theirs.py", "exec"), names)
+    assert names["agree_on_mesh"](seen) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -65,6 +66,11 @@ def test_everything_that_torchrun_sets_is_set() -> None:
         "ELAUNCH_GENERATION": "7",
         "ELAUNCH_STORE_PORT": "41000",
     }
+
+
+def test_what_is_asked_of_the_start_check_reaches_the_ranks() -> None:
+    env = worker_environment({}, PLACE, replace(GROUP, start_check=False, allow_asymmetry=True))
+    assert (env["ELAUNCH_START_CHECK"], env["ELAUNCH_ALLOW_ASYMMETRY"]) == ("0", "1")
 
 
 def test_the_shells_own_values_give_way_or_stay() -> None:

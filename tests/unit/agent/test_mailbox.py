@@ -8,9 +8,11 @@ import pytest
 
 from elaunch.agent.mailbox import BURST, REFILL, Mailbox
 from elaunch.agent.progress import Pages
+from elaunch.agent.starts import PACE
 from elaunch.agent.status import StatusBoard
 from elaunch.report_page import SLOTS
 from elaunch.reports import MOST_LINES, Ask, Commit, Receipts, Reply
+from elaunch.start_record import CHECKED, IMPORTING, TRANSPORT, StartRecord
 
 COMMIT = Commit(60, "runs/a/step-60", "ab12", 1 << 30, 4.5)
 
@@ -131,3 +133,33 @@ def test_a_leader_that_notes_nothing_is_not_sent_ever_more(node: Node) -> None:
         node.mailbox.look()
         node.now += REFILL
     assert node.told == [str(n) for n in range(MOST_LINES, 2 * MOST_LINES)]
+
+
+def test_the_starts_of_ranks_are_told_a_few_times_a_second_and_a_fault_at_once(node: Node) -> None:
+    first, second = (node.pages.sights[n].page for n in (0, 1))
+    first.write_start(StartRecord(rank=99, phase=IMPORTING))
+    node.mailbox.look()
+    assert node.board.now.starts == (StartRecord(rank=4, generation=1),)  # who it is its agent knows better
+    first.write_start(StartRecord(phase=TRANSPORT))
+    node.mailbox.look()
+    assert node.board.now.starts[0].phase == IMPORTING
+    node.now += PACE
+    node.mailbox.look()
+    assert node.board.now.starts[0].phase == TRANSPORT
+    second.write_start(StartRecord(fault="they differ"))
+    node.mailbox.look()
+    assert [start.fault for start in node.board.now.starts] == ["", "they differ"]
+    first.write_start(StartRecord(phase=CHECKED))
+    node.mailbox.ended(4)
+    assert node.board.now.starts[0].phase == CHECKED
+    node.start(2)
+    node.mailbox.look()
+    assert node.board.now.starts == ()
+
+
+def test_a_start_that_cannot_be_read_is_passed_over(node: Node) -> None:
+    page = node.pages.sights[0].page
+    page._start.write(b'{"rank":[]}')
+    page.starts = 5
+    node.mailbox.look()
+    assert node.board.now.starts == ()

@@ -7,10 +7,12 @@ import json
 import pytest
 
 from elaunch.cli import documents, show
+from elaunch.controller.messages import pack_start
 from elaunch.controller.survey import Overview
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.journal import Happening, Operation, Standing
 from elaunch.rendezvous.records import Drain, Leader, Member, Node, Phase, Plan, Reason, Spec, State
+from elaunch.start_record import StartRecord, told
 
 NODE = Node("a1", "gpu-01", "10.0.0.1", 4, 1, "10.0.0.1:1", pid=7, joined=3)
 MEMBER = Member("a1", "gpu-01", 4, 0, 0, "default", 0, 4)
@@ -129,3 +131,22 @@ def test_nothing_from_etcd_plays_with_the_terminal(nasty: str) -> None:
 def test_one_long_name_does_not_push_the_others_off_the_screen() -> None:
     text = show.jobs([(seen("x" * 1000, Reason("x", "y" * 1000)), "e"), (seen("short"), "e")], [])
     assert max(map(len, text.splitlines())) < 300
+
+
+def test_a_row_for_each_rank_shows_how_it_was_started() -> None:
+    live = pb.StatusReply()
+    live.CopyFrom(LIVE)
+    more = {"backend": "gloo", "transport": "gloo over eth0", "import_seconds": 3.14, "exchange_seconds": 0.02}
+    record = StartRecord(host="gpu-01", rank=1, world_size=4, local_rank=1, phase="checked", asked_world_size=4)
+    live.ranks[1].start.CopyFrom(pack_start(told(record, **more)))
+    late = told(record, rank=2, phase="transport", error="RuntimeError: refused", asked_world_size=5)
+    live.ranks[2].start.CopyFrom(pack_start(late))
+    text = show.status(seen(), live, [], NOW, ranks=True)
+    head, *rows = [line.split() for line in text.splitlines() if line.startswith(("RANK", "0 ", "1 ", "2 ", "3 "))]
+    assert head == ["RANK", "LOCAL", "HOST", "PID", "PHASE", "STEP", "BACKEND", "START"]  # nobody has a device
+    assert " ".join(rows[1]) == "1 1 gpu-01 0 checked 41 gloo over eth0 import 3.1 s, exchange 0.02 s"
+    assert " ".join(rows[2]) == "2 1 gpu-01 0 transport 40 -, world of 5 RuntimeError: refused"
+    assert "PHASE  STEP  BACKEND" not in show.status(seen(), live, [], NOW)
+    (document,) = [r for r in documents.status_document(seen(), live, [], NOW)["rank_progress"] if r["rank"] == 1]
+    assert document["start"]["transport"] == "gloo over eth0"
+    assert documents.status_document(seen(), LIVE, [], NOW)["rank_progress"][0]["start"] is None

@@ -107,7 +107,7 @@ class PortLine(_message.Message):
     def __init__(self, host: _Optional[str] = ..., node_id: _Optional[str] = ..., port: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., code: _Optional[str] = ..., text: _Optional[str] = ..., seconds: _Optional[float] = ..., left_out: bool = ...) -> None: ...
 
 class RankLine(_message.Message):
-    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by")
+    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by", "start")
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -120,6 +120,7 @@ class RankLine(_message.Message):
     WAITS_IN_FIELD_NUMBER: _ClassVar[int]
     PROGRESS_SECONDS_FIELD_NUMBER: _ClassVar[int]
     AWAITED_BY_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
     rank: int
     node_id: str
     pid: int
@@ -132,7 +133,8 @@ class RankLine(_message.Message):
     waits_in: str
     progress_seconds: float
     awaited_by: int
-    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ..., progress_seconds: _Optional[float] = ..., awaited_by: _Optional[int] = ...) -> None: ...
+    start: StartRecord
+    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ..., progress_seconds: _Optional[float] = ..., awaited_by: _Optional[int] = ..., start: _Optional[_Union[StartRecord, _Mapping]] = ...) -> None: ...
 
 class NodeLine(_message.Message):
     __slots__ = ("node_id", "host", "slots", "rank0", "phase", "generation", "attached", "heard_seconds", "note")
@@ -189,7 +191,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "start_exit_code", "interfaces", "probe")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "start_exit_code", "interfaces", "probe", "starts")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -207,6 +209,7 @@ class NodeStatus(_message.Message):
     START_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     INTERFACES_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    STARTS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -224,7 +227,8 @@ class NodeStatus(_message.Message):
     start_exit_code: int
     interfaces: _containers.RepeatedCompositeFieldContainer[Interface]
     probe: ProbeReport
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ...) -> None: ...
+    starts: _containers.RepeatedCompositeFieldContainer[StartRecord]
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[StartRecord, _Mapping]]] = ...) -> None: ...
 
 class Interface(_message.Message):
     __slots__ = ("name", "addresses", "link_local", "mtu", "port", "rail")
@@ -273,6 +277,78 @@ class ProbeRow(_message.Message):
     path_mtu: int
     search: bool
     def __init__(self, own: _Optional[str] = ..., node_id: _Optional[str] = ..., interface: _Optional[str] = ..., reached: bool = ..., arrived: _Optional[str] = ..., egress: _Optional[str] = ..., whole: bool = ..., path_mtu: _Optional[int] = ..., search: bool = ...) -> None: ...
+
+class StartRecord(_message.Message):
+    __slots__ = ("job", "host", "pid", "rank", "world_size", "generation", "restart_count", "local_rank", "local_world_size", "logical_device", "device_id", "backend", "endpoint", "transport", "timeout", "nics", "numa_node", "rail", "import_seconds", "rendezvous_seconds", "exchange_seconds", "communicator_seconds", "topology_digest", "driver", "runtime", "libraries", "phase", "asked_rank", "asked_world_size", "shared", "asymmetry", "error", "fault", "inits")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    RESTART_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANK_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    LOGICAL_DEVICE_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_ID_FIELD_NUMBER: _ClassVar[int]
+    BACKEND_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    TRANSPORT_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_FIELD_NUMBER: _ClassVar[int]
+    NICS_FIELD_NUMBER: _ClassVar[int]
+    NUMA_NODE_FIELD_NUMBER: _ClassVar[int]
+    RAIL_FIELD_NUMBER: _ClassVar[int]
+    IMPORT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RENDEZVOUS_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    COMMUNICATOR_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TOPOLOGY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_FIELD_NUMBER: _ClassVar[int]
+    LIBRARIES_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_RANK_FIELD_NUMBER: _ClassVar[int]
+    ASKED_WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHARED_FIELD_NUMBER: _ClassVar[int]
+    ASYMMETRY_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    INITS_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    host: str
+    pid: int
+    rank: int
+    world_size: int
+    generation: int
+    restart_count: int
+    local_rank: int
+    local_world_size: int
+    logical_device: str
+    device_id: str
+    backend: str
+    endpoint: str
+    transport: str
+    timeout: float
+    nics: str
+    numa_node: str
+    rail: str
+    import_seconds: float
+    rendezvous_seconds: float
+    exchange_seconds: float
+    communicator_seconds: float
+    topology_digest: str
+    driver: str
+    runtime: str
+    libraries: str
+    phase: str
+    asked_rank: int
+    asked_world_size: int
+    shared: bool
+    asymmetry: bool
+    error: str
+    fault: str
+    inits: int
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., logical_device: _Optional[str] = ..., device_id: _Optional[str] = ..., backend: _Optional[str] = ..., endpoint: _Optional[str] = ..., transport: _Optional[str] = ..., timeout: _Optional[float] = ..., nics: _Optional[str] = ..., numa_node: _Optional[str] = ..., rail: _Optional[str] = ..., import_seconds: _Optional[float] = ..., rendezvous_seconds: _Optional[float] = ..., exchange_seconds: _Optional[float] = ..., communicator_seconds: _Optional[float] = ..., topology_digest: _Optional[str] = ..., driver: _Optional[str] = ..., runtime: _Optional[str] = ..., libraries: _Optional[str] = ..., phase: _Optional[str] = ..., asked_rank: _Optional[int] = ..., asked_world_size: _Optional[int] = ..., shared: bool = ..., asymmetry: bool = ..., error: _Optional[str] = ..., fault: _Optional[str] = ..., inits: _Optional[int] = ...) -> None: ...
 
 class CheckpointCommit(_message.Message):
     __slots__ = ("generation", "rank", "number", "step", "path", "digest", "bytes", "seconds")
