@@ -48,7 +48,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A port that no rank gets, and why (``management``, ``storage``, ``down``, ``no_address``, ``excluded``, ...)."""
+    """A port that no rank gets, and why.
+
+    ``code`` says what it is for (``PortRole.code``: ``far``, ``bond_member``, ...), what is wrong with it now
+    (``down``, ``no_address``, ``excluded``, ...), or that others were chosen (``not_chosen``).
+    """
 
     port: Port
     code: str
