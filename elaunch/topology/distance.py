@@ -28,22 +28,6 @@ _NOT_UP = (PortState.DOWN, PortState.INIT)
 Model = tuple[LinkLayer, bool, tuple[int | None, int] | None]
 
 
-def level(topology: Topology, device: Device, port: Port) -> Level:
-    """What the way between the two crosses; UNKNOWN where the source does not tell."""
-    return Distances(topology).level(device, port)
-
-
-def bandwidth(topology: Topology, device: Device, port: Port) -> float | None:
-    """GB/s of the way from ``device`` onto the wire: the least of its PCI links, of the link between NUMA nodes, and of
-    the port's own rate. None: nothing of it is known."""
-    return Distances(topology).bandwidth(device, port)
-
-
-def nearest(topology: Topology, device: Device, ports: Iterable[Port]) -> tuple[Port, ...]:
-    """Those of ``ports`` that NCCL would choose among for ``device``: highest bandwidth, then nearest level."""
-    return next(iter(Distances(topology).tiers(device, ports)), ())
-
-
 class Distances:
     """All distances of one machine, with what they share worked out once."""
 
@@ -58,6 +42,7 @@ class Distances:
                 self._highest[model] = max(port.rate, self._highest.get(model, 0.0))
 
     def level(self, device: Device, port: Port) -> Level:
+        """What the way between the two crosses; UNKNOWN where the source does not tell."""
         told = self._told.get((device.id, port.id))
         if told is not None:
             return told
@@ -70,6 +55,8 @@ class Distances:
         return self._above_host_bridge(device, port)
 
     def bandwidth(self, device: Device, port: Port) -> float | None:
+        """GB/s of the way from ``device`` onto the wire: the least of its PCI links, of the link between NUMA nodes,
+        and of the port's own rate. None: nothing of it is known."""
         return self._bandwidth(device, port, self.level(device, port))
 
     def _bandwidth(self, device: Device, port: Port, way: Level) -> float | None:
@@ -83,8 +70,8 @@ class Distances:
         return round(min(known), 3) if known else None
 
     def tiers(self, device: Device, ports: Iterable[Port]) -> list[tuple[Port, ...]]:
-        """``ports`` in groups, the nearest first; those of one group are equally near. Where the bandwidth of one of
-        them is not known, the levels alone decide."""
+        """``ports`` in groups, the nearest first; NCCL would choose among those of the first: highest bandwidth, then
+        nearest level. Where the bandwidth of one of them is not known, the levels alone decide."""
         everything = ordered(ports)
         levels = [self.level(device, p) for p in everything]
         carried = [self._bandwidth(device, p, way) for p, way in zip(everything, levels, strict=True)]
