@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elaunch.topology.files import kinds, markup
+from elaunch.topology.files import markup
 from elaunch.topology.files.assembly import assemble
 from elaunch.topology.files.hwloc_devices import is_accelerator, numbered
 from elaunch.topology.files.hwloc_pci import function, host_bridge
@@ -18,6 +18,7 @@ from elaunch.topology.files.hwloc_sets import Places, cpus_of, numa_nodes, tells
 from elaunch.topology.files.markup import Element
 from elaunch.topology.files.wording import defect, listed, quoted
 from elaunch.topology.machine import NumaNode, PciFunction, Port, Topology
+from elaunch.topology.pci_ids import is_network
 
 
 def parse(data: bytes) -> Topology:
@@ -110,7 +111,7 @@ class _Reader:
             self._accelerators.append((found, element))
         its_ports = ports(element, found)
         self._add(its_ports)
-        if kinds.is_network(found) and not its_ports:
+        if is_network(found) and not its_ports:
             self._bare.append(found.address)
         self.below_device(element, place)
 

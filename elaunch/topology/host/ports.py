@@ -20,20 +20,13 @@ from elaunch.topology.host.interfaces import (
 from elaunch.topology.host.rdma import RdmaPort, read_rdma_ports
 from elaunch.topology.host.tree import Tree
 from elaunch.topology.machine import LinkLayer, Port
+from elaunch.topology.pci_ids import is_efa, is_virtual
 
 Addresses = Mapping[str, tuple[str, ...]]
 """The IP addresses of each interface."""
 
 _DRIVERS = {"efa": LinkLayer.EFA, "hfi1": LinkLayer.OMNIPATH, "hfi2": LinkLayer.OMNIPATH}
 _NAMES = {"efa_": LinkLayer.EFA, "rdmap": LinkLayer.EFA, "hfi": LinkLayer.OMNIPATH, "opap": LinkLayer.OMNIPATH}
-_AMAZON, _EFA = 0x1D0F, range(0xEFA0, 0xEFB0)
-
-# What a guest sees of a virtual function is only its number: the link to the physical one stays with the host.
-_VIRTUAL_FUNCTIONS = {
-    0x15B3: frozenset({0x1002, 0x1004, 0x1012, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}),  # ConnectX
-    0x1414: frozenset({0x00BA}),  # Microsoft's MANA
-    0x8086: frozenset({0x154C, 0x1889}),  # 700 and 800 series
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +147,7 @@ class _Facts:
         if not address:
             return _Facts()
         function, identity = bus.function(address), bus.identity(address)
-        numbers = _VIRTUAL_FUNCTIONS.get(identity.vendor or 0, frozenset())
-        return _Facts(function.numa, identity.driver, bool(function.physical) or identity.device in numbers)
+        return _Facts(function.numa, identity.driver, bool(function.physical) or is_virtual(function))
 
 
 def _driver(tree: Tree, interface: Interface) -> str:
@@ -169,7 +161,7 @@ def _layer(bus: Bus, port: RdmaPort, address: str) -> LinkLayer:
     if identity and identity.driver:
         return _DRIVERS.get(identity.driver, port.link_layer)
     if identity and identity.vendor:
-        return LinkLayer.EFA if identity.vendor == _AMAZON and identity.device in _EFA else port.link_layer
+        return LinkLayer.EFA if is_efa(identity) else port.link_layer
     named = (layer for prefix, layer in _NAMES.items() if port.nic.startswith(prefix))
     return next(named, port.link_layer)
 
