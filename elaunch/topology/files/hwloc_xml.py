@@ -16,8 +16,9 @@ from elaunch.topology.files.hwloc_pci import function, host_bridge
 from elaunch.topology.files.hwloc_ports import is_port, lone_port, ports
 from elaunch.topology.files.hwloc_sets import Places, cpus_of, numa_nodes, tells_place
 from elaunch.topology.files.markup import Element
-from elaunch.topology.files.wording import defect, listed, quoted
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import NumaNode, PciFunction, Port, Topology
+from elaunch.topology.naming import listed
 from elaunch.topology.pci_ids import is_network
 
 

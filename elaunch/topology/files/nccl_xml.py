@@ -15,8 +15,9 @@ from elaunch.topology.files.markup import Element
 from elaunch.topology.files.nccl_devices import device
 from elaunch.topology.files.nccl_fields import address, class_code, hexadecimal, integer, speed
 from elaunch.topology.files.nccl_nets import ports
-from elaunch.topology.files.wording import defect, listed, quoted
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import Device, NumaNode, PciFunction, Port, Topology
+from elaunch.topology.naming import listed
 
 _VERSIONS = ("1", "2")
 _MOST_REPEATED = 1024

@@ -31,9 +31,3 @@ def name(text: str, line: int) -> str:
 def defect(line: int, found: str, expected: str) -> TopologyError:
     """The error for a place in a file: what stands there, and what should."""
     return TopologyError(f"line {line}: {found}; {expected}")
-
-
-def listed(names: list[str], most: int = 6) -> str:
-    """Names for a sentence: the first few, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,6 +19,7 @@ from elaunch.topology.host.interfaces import (
 from elaunch.topology.host.rdma import RdmaPort, read_rdma_ports
 from elaunch.topology.host.tree import Tree
 from elaunch.topology.machine import LinkLayer, Port
+from elaunch.topology.naming import ordered
 from elaunch.topology.pci_ids import is_efa, is_virtual
 
 Addresses = Mapping[str, tuple[str, ...]]
@@ -51,17 +51,7 @@ def read_ports(tree: Tree, bus: Bus, addresses: Addresses | None) -> tuple[tuple
             crowded = len(by_holder[interface.holder]) > 1
             stands_in = crowded and bool(interface.holder) and is_representor(tree, interface)
             ports.append(_plain(host, interface, stands_in))
-    return tuple(sorted(ports, key=_order)), tuple(port.odd for port in found if port.odd)
-
-
-def _order(port: Port) -> tuple[bool, tuple[int, ...], tuple[tuple[bool, int, str], ...], int]:
-    """By PCI address, those without one last; then by name, mlx5_2 before mlx5_10, and number."""
-    parts = tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _split(port.nic))
-    return not port.pci, pci.order(port.pci) if port.pci else (), parts, port.number
-
-
-def _split(name: str) -> list[str]:
-    return re.findall(r"[0-9]+|[^0-9]+", name, re.ASCII)
+    return ordered(ports), tuple(port.odd for port in found if port.odd)
 
 
 def _rdma(host: _Host, port: RdmaPort, near: list[Interface]) -> Port:

@@ -37,6 +37,5 @@ from elaunch.topology.pci_ids import is_accelerator
 def test_what_counts_as_an_accelerator(
     what: str, class_code: int | None, vendor: int | None, device: int | None, counts: bool
 ) -> None:
-    assert is_accelerator(PciFunction("0000:01:00.0", class_code=class_code, vendor=vendor, device=device)) is counts, (
-        what
-    )
+    function = PciFunction("0000:01:00.0", class_code=class_code, vendor=vendor, device=device)
+    assert is_accelerator(function) is counts, what
