@@ -20,6 +20,7 @@ from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import NumaNode, PciFunction, Port, Topology
 from elaunch.topology.naming import listed
 from elaunch.topology.pci_ids import is_network
+from elaunch.topology.pci_tree import with_bridges
 
 
 def parse(data: bytes) -> Topology:
@@ -77,12 +78,8 @@ class _Reader:
     def _wanted(self) -> list[PciFunction]:
         """Devices, NICs and the bridges above them: what else a machine has is of no use here."""
         wanted = {found.address for found, _ in self._accelerators} | {port.pci for port in self._ports.values()}
-        wanted |= set(self._bare)
-        for address in [address for address in wanted if address]:
-            while (above := self._functions[address].parent) and above not in wanted:
-                wanted.add(above)
-                address = above
-        return [found for address, found in self._functions.items() if address in wanted]
+        kept = with_bridges(self._functions, wanted.union(self._bare))
+        return [found for address, found in self._functions.items() if address in kept]
 
     def _object(self, element: Element, place: _Place) -> None:
         kind = element.get("type")
