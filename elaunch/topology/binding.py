@@ -8,6 +8,11 @@ from elaunch.topology.cpus import CpuSet
 from elaunch.topology.level import Level
 from elaunch.topology.machine import Device, Port
 
+NIC_POLICIES = ("auto", "local", "all")
+"""Words of ``--nic-policy``; anything else is a map."""
+
+CPU_BINDINGS = ("none", "numa", "core")
+
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
