@@ -5,7 +5,8 @@ node; Broadcom's switches, which show themselves as two levels, are one (``getBc
 past several PXB; of several ports those with the highest bandwidth are near, of these those at the nearest level, and
 ties are kept. The number of hops never decides: it gives a DGX A100 the wrong map.
 
-Where this differs: NCCL knows no NODE, and takes a NUMA node for one host bridge.
+Where this differs: NCCL knows no NODE, and takes a NUMA node for one host bridge. It takes Broadcom's switches for one
+only under Broadcom's own subsystem ids, which ``Topology`` does not hold; server makers put theirs on the same chips.
 """
 
 from __future__ import annotations
