@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from elaunch.topology.cpus import CpuSet
 from elaunch.topology.level import Level
@@ -91,4 +91,4 @@ class NodeBinding:
     ranks: tuple[RankBinding, ...] = ()
     shared: tuple[Port, ...] = ()
     refused: tuple[Refused, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()

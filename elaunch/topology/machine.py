@@ -69,8 +69,9 @@ class Device:
     """An accelerator.
 
     ``id`` is its PCI address; where a source has none, what that calls it (``GPU0``). ``index`` is its place in the
-    driver's order on this machine, for people and for the libraries that know no better. ``cpus`` are those near it as
-    the source says, None: those of its NUMA node.
+    driver's order on this machine, for people and for the libraries that know no better. ``vendor`` is its maker's name
+    (``pci_ids.maker``), or four hexadecimal digits. ``cpus`` are those near it as the source says, None: those of its
+    NUMA node.
     """
 
     id: str

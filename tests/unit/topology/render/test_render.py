@@ -159,7 +159,7 @@ def test_without_a_uuid_the_agent_shows_devices_by_their_place() -> None:
 
 
 def test_amds_devices_are_shown_by_rocr_and_numbered_anew() -> None:
-    devices = [Device(f"0000:0{n}:00.0", n, uuid=f"GPU-{n}", vendor="amd") for n in range(2)]
+    devices = [Device(f"0000:0{n}:00.0", n, uuid=f"GPU-{n}", vendor="AMD") for n in range(2)]
     found = node([], devices=devices)
     assert of_rank(found, 1, virtual=True) == {"ROCR_VISIBLE_DEVICES": "GPU-1", "CUDA_VISIBLE_DEVICES": "0"}
     env = of_rank(found, 1, virtual=True, user={"HIP_VISIBLE_DEVICES": "0,1"})
