@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from elaunch.topology import pci
 from elaunch.topology.level import Level
-from elaunch.topology.machine import Device, LinkLayer, PciFunction, Port, PortState, Topology
+from elaunch.topology.machine import Device, LinkLayer, PciFunction, Port, Topology
 from elaunch.topology.naming import ordered
 from elaunch.topology.pci_tree import PciTree, first_shared
 
@@ -24,7 +24,6 @@ BETWEEN_NODES = 16.0
 processor in a way that all share, and the middle one gives NCCL's choices on all captured machines."""
 
 _PER_LANE = {2.5: 1.5, 5.0: 3.0}
-_NOT_UP = (PortState.DOWN, PortState.INIT)
 
 Model = tuple[LinkLayer, bool, tuple[int | None, int] | None]
 
@@ -38,7 +37,7 @@ class Distances:
         self._nodes = len([n for n in topology.numa if n.cpus]) or len(topology.numa)
         self._highest: dict[Model, float] = {}
         for port in topology.ports:
-            if port.rate and port.state not in _NOT_UP:
+            if port.rate and port.up:
                 model = self.model(port)
                 self._highest[model] = max(port.rate, self._highest.get(model, 0.0))
 
@@ -84,7 +83,7 @@ class Distances:
 
     def nominal_rate(self, port: Port) -> float | None:
         """Gbit/s. A port that is down tells a rate that means nothing: it counts as its like that are up, if any."""
-        return port.rate if port.state not in _NOT_UP else self._highest.get(self.model(port), port.rate)
+        return port.rate if port.up else self._highest.get(self.model(port), port.rate)
 
     def model(self, port: Port) -> Model:
         """What ports have in common that should run alike; without the PCI device only what they speak."""

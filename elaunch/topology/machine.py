@@ -122,6 +122,11 @@ class Port:
         """``mlx5_0:1`` of an RDMA device, ``eth0`` of an interface: what it is known by on this machine."""
         return f"{self.nic}:{self.number}" if self.rdma else self.nic
 
+    @property
+    def up(self) -> bool:
+        """Whether it can carry traffic, as far as is known."""
+        return self.state not in (PortState.DOWN, PortState.INIT)
+
 
 @dataclass(frozen=True, slots=True)
 class NumaNode:

@@ -9,6 +9,7 @@ import pytest
 from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.machine import Device, LinkLayer, Port, PortState
 from elaunch.topology.render.ground import Ground
+from elaunch.topology.render.nccl import chosen_by_user
 from elaunch.topology.render.rendering import render
 from tests.unit.topology.render.machines import efa, ethernet, infiniband, node, nvidia, railed
 
@@ -188,3 +189,12 @@ def test_the_nics_that_are_told_are_those_that_the_user_chose() -> None:
 def test_roce_is_infiniband_to_nccl_whatever_its_interfaces() -> None:
     roce = Port("mlx5_0", link_layer=LinkLayer.ETHERNET, interfaces=("ens1f0np0", "bond0"), state=PortState.ACTIVE)
     assert of_rank(node([roce]))["NCCL_IB_HCA"] == "=mlx5_0"
+
+
+@pytest.mark.parametrize(
+    ("state", "way"),
+    [(PortState.ACTIVE, True), (PortState.UNKNOWN, True), (PortState.INIT, False), (PortState.DOWN, False)],
+)
+def test_a_list_of_the_users_is_a_way_where_nccl_would_take_a_port_of_it(state: PortState, way: bool) -> None:
+    ports = [infiniband("mlx5_0", state=state), infiniband("mlx5_1")]
+    assert bool(chosen_by_user({"NCCL_IB_HCA": "=mlx5_0"}, ports)) is way
