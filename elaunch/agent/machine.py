@@ -27,6 +27,11 @@ FIRST_SECONDS = 20.0
 NEXT_SECONDS = 5.0
 
 
+def sysfs_root(environ: Mapping[str, str]) -> Path:
+    """The folder that holds ``sys``: this host's, or that of the captured tree that stands for it."""
+    return Path(environ[ROOT]) if environ.get(ROOT) else HOST
+
+
 class Machine:
     """``file`` is the machine as the operator describes it, None where there is no such description.
 
@@ -35,7 +40,7 @@ class Machine:
 
     def __init__(self, file: Topology | None, environ: Mapping[str, str]) -> None:
         self._file = file
-        self.root = Path(environ[ROOT]) if environ.get(ROOT) else HOST
+        self.root = sysfs_root(environ)
         self._first: asyncio.Future[Topology | None] | None = None
         self._looked = False
         self._last: Topology | None = None

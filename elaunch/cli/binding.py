@@ -12,10 +12,9 @@ from elaunch.cli.parser import Values
 from elaunch.cli.settings import checked
 from elaunch.errors import ElaunchError, UsageError
 from elaunch.topology import nicmap, pci
-from elaunch.topology.binding import Wishes
+from elaunch.topology.binding import NIC_POLICIES, Wishes
 from elaunch.topology.machine import Topology
 
-_POLICIES = ("auto", "local", "all")  # elaunch.topology.policy, which is not imported before it is needed
 _NAME = re.compile(r"[A-Za-z0-9_.@-]{1,63}(:[0-9]{1,3})?")  # of a NIC, one of its ports, or an interface
 _UUID = re.compile(r"[A-Za-z]{2,8}-[0-9A-Za-z-]{4,64}")
 _NCCL_FILE = "NCCL_TOPO_FILE"
@@ -43,7 +42,7 @@ def resolve_binding(values: Values, slots: int, environ: Mapping[str, str]) -> t
 
 def _policy(values: Values) -> str:
     text: str = values["nic_policy"].strip()
-    if text not in _POLICIES:
+    if text not in NIC_POLICIES:
         if "=" not in text:
             raise values.error("nic_policy", "expected auto, local, all, or a map such as 0=mlx5_0,mlx5_1;1=mlx5_2")
         nicmap.parse_inline(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from elaunch.topology.binding import CPU_BINDINGS
+
 Kind = Literal["text", "integer", "number", "flag", "choice", "list"]
 
 START_METHODS = ("spawn", "fork", "forkserver")
@@ -12,7 +14,6 @@ NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
 PROBE_MODES = ("auto", "off")
 START_MODES = ("warm", "exec")
 ON_FAILURE = ("restart", "stop")
-CPU_BINDINGS = ("none", "numa", "core")
 ON_LINK_FAULT = ("report", "redistribute", "restart")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 

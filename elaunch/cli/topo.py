@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from elaunch.agent.machine import ROOT
+from elaunch.agent.machine import sysfs_root
 from elaunch.cli import topo_documents, topo_show
 from elaunch.cli.binding import resolve_binding
 from elaunch.cli.topo_flags import Asked, parse_topo
@@ -18,6 +18,7 @@ from elaunch.topology.binding import NodeBinding
 from elaunch.topology.digest import digest
 from elaunch.topology.drawing import svg
 from elaunch.topology.files.nccl_write import to_nccl_xml
+from elaunch.topology.files.processor import UNKNOWN, this_processor
 from elaunch.topology.files.reading import read
 from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
@@ -30,7 +31,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     asked = parse_topo(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    topology = read(asked.source) if asked.source else discover(Path(environ.get(ROOT, "/")))
+    topology = read(asked.source) if asked.source else discover(sysfs_root(environ))
     binding, no_route = _bound(topology, asked)
     origin = str(asked.source or "")
     for path, make in _files(topology, binding, asked, origin):
@@ -67,7 +68,9 @@ def _files(
     if asked.svg:
         files.append((asked.svg, lambda: svg(tree(topology), binding, f"Topology of {origin or 'this machine'}")))
     if asked.nccl_xml:
-        files.append((asked.nccl_xml, lambda: to_nccl_xml(topology)))
+        # A file may tell of another machine than this: NCCL finds out there what processors that has.
+        processor = UNKNOWN if asked.source else this_processor()
+        files.append((asked.nccl_xml, lambda: to_nccl_xml(topology, processor)))
     return files
 
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from elaunch.topology.binding import NodeBinding, RankBinding
-from elaunch.topology.distance import bandwidth, level
+from elaunch.topology.distance import Distances
 from elaunch.topology.machine import Topology
 
 
 def document(topology: Topology, binding: NodeBinding | None, digest: str) -> dict[str, Any]:
     """``elaunch topo --json``: everything known of the machine, how far each port is from each device, the binding."""
-    machine = _plain(topology)
+    machine, distances = _plain(topology), Distances(topology)
     for port, described in zip(topology.ports, machine["ports"], strict=True):
         described["id"] = port.id
     return {
@@ -24,8 +24,8 @@ def document(topology: Topology, binding: NodeBinding | None, digest: str) -> di
             {
                 "device": device.id,
                 "port": port.id,
-                "level": level(topology, device, port).name,
-                "bandwidth": bandwidth(topology, device, port),
+                "level": distances.level(device, port).name,
+                "bandwidth": distances.bandwidth(device, port),
             }
             for device in topology.devices
             for port in topology.ports

@@ -19,7 +19,7 @@ _DESCRIPTION = (
     "`nvidia-smi topo -m`, a captured sysfs tree."
 )
 _EPILOG = "Exit codes: 0 done, 2 bad input, 95 no port is left for the ranks asked for. See docs/topology.md."
-_NOT_HERE = ("topology", "allow_asymmetry")
+_NOT_HERE = ("topology", "probe", "allow_asymmetry")  # --from, and what needs several nodes
 _FLAGS = tuple(flag for flag in BINDING if flag.dest not in _NOT_HERE)
 _MOST = 10_000
 

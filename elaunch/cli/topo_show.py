@@ -12,7 +12,6 @@ from elaunch.topology.tree import Branch, tree
 
 _NONE = "-"
 _NICS_SHOWN = 4
-_KNOWN = {"sysfs": "this machine's sysfs", "nccl-xml": "an NCCL topology file", "hwloc-xml": "hwloc"}
 
 
 def machine(topology: Topology, binding: NodeBinding | None, origin: str, digest: str) -> str:
@@ -39,7 +38,7 @@ def _headline(topology: Topology, origin: str, digest: str) -> str:
         _count(len(hardware), "port"),
         _count(len(topology.numa), "NUMA node"),
     )
-    where = origin or _KNOWN.get(topology.source, topology.source)
+    where = origin or "this machine's sysfs"
     return f"{where}: {', '.join(counted)}; digest {digest[:12]}"
 
 

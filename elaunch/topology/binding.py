@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from elaunch.topology.cpus import CpuSet
 from elaunch.topology.level import Level
 from elaunch.topology.machine import Device, Port
+
+NIC_POLICIES = ("auto", "local", "all")
+"""Words of ``--nic-policy``; anything else is a map."""
+
+CPU_BINDINGS = ("none", "numa", "core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,11 @@ class Reason:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A port that no rank gets, and why (``management``, ``storage``, ``down``, ``no_address``, ``excluded``, ...)."""
+    """A port that no rank gets, and why.
+
+    ``code`` says what it is for (``PortRole.code``: ``far``, ``bond_member``, ...), what is wrong with it now
+    (``down``, ``no_address``, ``excluded``, ...), or that others were chosen (``not_chosen``).
+    """
 
     port: Port
     code: str
@@ -82,4 +91,4 @@ class NodeBinding:
     ranks: tuple[RankBinding, ...] = ()
     shared: tuple[Port, ...] = ()
     refused: tuple[Refused, ...] = ()
-    warnings: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = ()

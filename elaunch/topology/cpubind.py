@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elaunch.errors import UsageError
-from elaunch.topology.binding import Reason
+from elaunch.topology.binding import CPU_BINDINGS, Reason
 from elaunch.topology.cpus import CpuSet, cpu_set, format_list
 from elaunch.topology.machine import Topology
 from elaunch.topology.naming import device_order
 from elaunch.topology.placing import Placed
-
-MODES = ("none", "numa", "core")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +26,8 @@ class CpuBinding:
 def bind_cpus(topology: Topology, placed: tuple[Placed, ...], mode: str) -> tuple[CpuBinding, ...]:
     """The CPUs of each rank. ``numa``: all allowed ones of its device's NUMA node, or of the nodes in turn where it has
     no device; ``core``: a share of these that no other rank of this node has. Raises UsageError."""
-    if mode not in MODES:
-        raise UsageError(f"--cpu-bind {mode}: expected {', '.join(MODES)}")
+    if mode not in CPU_BINDINGS:
+        raise UsageError(f"--cpu-bind {mode}: expected {', '.join(CPU_BINDINGS)}")
     nodes = _nodes(topology)
     homes = [_home(topology, p, nodes, mode) for p in placed]
     if mode == "none":
@@ -105,8 +103,10 @@ def _address(placed: Placed) -> tuple[object, ...]:
 def slices(cpus: CpuSet, count: int) -> tuple[CpuSet, ...]:
     """``cpus`` in ``count`` parts as even as can be; none where there are fewer CPUs.
 
-    No source tells which CPUs are threads of one core. Most kernels number the first threads of all cores, then the
-    second ones (0-55,112-167): runs of equal length are parted alike, so that there no two ranks share a core.
+    ``Topology`` does not hold which CPUs are threads of one core. Most kernels number the first threads of all cores,
+    then the second ones (0-55,112-167): runs of equal length are parted alike, so that there no two ranks share a core.
+    Where threads of a core have numbers next to each other, as in many virtual machines, a core at the edge of a part
+    may be shared.
     """
     runs = _runs(cpus)
     if len({len(run) for run in runs}) > 1 or len(runs[0]) < count:

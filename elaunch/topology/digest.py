@@ -15,6 +15,7 @@ from elaunch.topology.cpus import format_list
 from elaunch.topology.distance import Distances
 from elaunch.topology.machine import Device, PciFunction, Port, Topology
 from elaunch.topology.naming import ordered
+from elaunch.topology.pci_tree import PciTree
 
 Facts = dict[tuple[str, str], str]
 """By thing (``device 0000:1b:00.0``) and property."""
@@ -60,15 +61,15 @@ def facts(topology: Topology) -> Facts:
     found: Facts = {}
     names = {d.id: f"device {d.pci or d.id}" for d in topology.devices}
     ports = _port_names(topology)
-    functions = {f.address: f for f in topology.functions}
+    pci = PciTree(topology)
     for device in topology.devices:
         found.update(_of_device(device, names))
-        found[names[device.id], "place"] = _way_up(device.pci, functions)
+        found[names[device.id], "place"] = _way_up(device.pci, pci)
     distances = Distances(topology)
     for port in topology.ports:
         if not port.software:
             found.update(_of_port(port, ports[port.id], distances))
-            found[ports[port.id], "place"] = _way_up(port.pci, functions)
+            found[ports[port.id], "place"] = _way_up(port.pci, pci)
     for node in topology.numa:
         found[f"NUMA node {node.number}", "CPUs"] = format_list(node.cpus) or "none"
     for told in topology.levels:
@@ -93,18 +94,18 @@ def _of_port(port: Port, name: str, distances: Distances) -> Iterator[tuple[tupl
     yield (name, "NUMA node"), _number(port.numa)
 
 
-def _way_up(address: str, functions: dict[str, PciFunction]) -> str:
+def _way_up(address: str, pci: PciTree) -> str:
     """The bridges above, nearest first, with their hardware and lanes; whatever else hangs on PCI does not matter."""
-    steps: list[str] = []
-    at = functions.get(address)
-    while at is not None and len(steps) < 64:
-        lanes = f" x{at.width}" if at.width else ""
-        name = "" if at.address == address else f"{at.address} "
-        steps.append(f"{name}{at.vendor or 0:04x}:{at.device or 0:04x}{lanes}")
-        if at.root or not at.parent:
-            steps.append(at.root)
-        at = functions.get(at.parent)
-    return " below ".join(filter(None, steps))
+    own = pci.functions.get(address)
+    if own is None:
+        return ""
+    steps = [_hardware(own), *(f"{bridge.address} {_hardware(bridge)}" for bridge in pci.bridges(address))]
+    return " below ".join(filter(None, (*steps, pci.root(address))))
+
+
+def _hardware(function: PciFunction) -> str:
+    lanes = f" x{function.width}" if function.width else ""
+    return f"{function.vendor or 0:04x}:{function.device or 0:04x}{lanes}"
 
 
 def _port_names(topology: Topology) -> dict[str, str]:

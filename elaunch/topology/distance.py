@@ -5,7 +5,8 @@ node; Broadcom's switches, which show themselves as two levels, are one (``getBc
 past several PXB; of several ports those with the highest bandwidth are near, of these those at the nearest level, and
 ties are kept. The number of hops never decides: it gives a DGX A100 the wrong map.
 
-Where this differs: NCCL knows no NODE, and takes a NUMA node for one host bridge.
+Where this differs: NCCL knows no NODE, and takes a NUMA node for one host bridge. It takes Broadcom's switches for one
+only under Broadcom's own subsystem ids, which ``Topology`` does not hold; server makers put theirs on the same chips.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterable
 
 from elaunch.topology import pci
 from elaunch.topology.level import Level
-from elaunch.topology.machine import Device, LinkLayer, PciFunction, Port, PortState, Topology
+from elaunch.topology.machine import Device, LinkLayer, PciFunction, Port, Topology
 from elaunch.topology.naming import ordered
 from elaunch.topology.pci_tree import PciTree, first_shared
 
@@ -23,25 +24,8 @@ BETWEEN_NODES = 16.0
 processor in a way that all share, and the middle one gives NCCL's choices on all captured machines."""
 
 _PER_LANE = {2.5: 1.5, 5.0: 3.0}
-_NOT_UP = (PortState.DOWN, PortState.INIT)
 
 Model = tuple[LinkLayer, bool, tuple[int | None, int] | None]
-
-
-def level(topology: Topology, device: Device, port: Port) -> Level:
-    """What the way between the two crosses; UNKNOWN where the source does not tell."""
-    return Distances(topology).level(device, port)
-
-
-def bandwidth(topology: Topology, device: Device, port: Port) -> float | None:
-    """GB/s of the way from ``device`` onto the wire: the least of its PCI links, of the link between NUMA nodes, and of
-    the port's own rate. None: nothing of it is known."""
-    return Distances(topology).bandwidth(device, port)
-
-
-def nearest(topology: Topology, device: Device, ports: Iterable[Port]) -> tuple[Port, ...]:
-    """Those of ``ports`` that NCCL would choose among for ``device``: highest bandwidth, then nearest level."""
-    return next(iter(Distances(topology).tiers(device, ports)), ())
 
 
 class Distances:
@@ -53,11 +37,12 @@ class Distances:
         self._nodes = len([n for n in topology.numa if n.cpus]) or len(topology.numa)
         self._highest: dict[Model, float] = {}
         for port in topology.ports:
-            if port.rate and port.state not in _NOT_UP:
+            if port.rate and port.up:
                 model = self.model(port)
                 self._highest[model] = max(port.rate, self._highest.get(model, 0.0))
 
     def level(self, device: Device, port: Port) -> Level:
+        """What the way between the two crosses; UNKNOWN where the source does not tell."""
         told = self._told.get((device.id, port.id))
         if told is not None:
             return told
@@ -70,6 +55,8 @@ class Distances:
         return self._above_host_bridge(device, port)
 
     def bandwidth(self, device: Device, port: Port) -> float | None:
+        """GB/s of the way from ``device`` onto the wire: the least of its PCI links, of the link between NUMA nodes,
+        and of the port's own rate. None: nothing of it is known."""
         return self._bandwidth(device, port, self.level(device, port))
 
     def _bandwidth(self, device: Device, port: Port, way: Level) -> float | None:
@@ -83,8 +70,8 @@ class Distances:
         return round(min(known), 3) if known else None
 
     def tiers(self, device: Device, ports: Iterable[Port]) -> list[tuple[Port, ...]]:
-        """``ports`` in groups, the nearest first; those of one group are equally near. Where the bandwidth of one of
-        them is not known, the levels alone decide."""
+        """``ports`` in groups, the nearest first; NCCL would choose among those of the first: highest bandwidth, then
+        nearest level. Where the bandwidth of one of them is not known, the levels alone decide."""
         everything = ordered(ports)
         levels = [self.level(device, p) for p in everything]
         carried = [self._bandwidth(device, p, way) for p, way in zip(everything, levels, strict=True)]
@@ -96,7 +83,7 @@ class Distances:
 
     def nominal_rate(self, port: Port) -> float | None:
         """Gbit/s. A port that is down tells a rate that means nothing: it counts as its like that are up, if any."""
-        return port.rate if port.state not in _NOT_UP else self._highest.get(self.model(port), port.rate)
+        return port.rate if port.up else self._highest.get(self.model(port), port.rate)
 
     def model(self, port: Port) -> Model:
         """What ports have in common that should run alike; without the PCI device only what they speak."""

@@ -18,7 +18,7 @@ def left_out(known: Known, ranks: tuple[RankBinding, ...], policy: str) -> tuple
         if port.id in used:
             continue
         if _for_its_role(role, policy):
-            found.append(Refused(port, role.role.value, role.text))
+            found.append(Refused(port, role.code, role.text))
         else:
             chosen = Refused(port, "not_chosen", f"{port.id} is on the list of no rank")
             found.append(known.refused.get(port.id, chosen))

@@ -69,8 +69,9 @@ class Device:
     """An accelerator.
 
     ``id`` is its PCI address; where a source has none, what that calls it (``GPU0``). ``index`` is its place in the
-    driver's order on this machine, for people and for the libraries that know no better. ``cpus`` are those near it as
-    the source says, None: those of its NUMA node.
+    driver's order on this machine, for people and for the libraries that know no better. ``vendor`` is its maker's name
+    (``pci_ids.maker``), or four hexadecimal digits. ``cpus`` are those near it as the source says, None: those of its
+    NUMA node.
     """
 
     id: str
@@ -120,6 +121,11 @@ class Port:
     def id(self) -> str:
         """``mlx5_0:1`` of an RDMA device, ``eth0`` of an interface: what it is known by on this machine."""
         return f"{self.nic}:{self.number}" if self.rdma else self.nic
+
+    @property
+    def up(self) -> bool:
+        """Whether it can carry traffic, as far as is known."""
+        return self.state not in (PortState.DOWN, PortState.INIT)
 
 
 @dataclass(frozen=True, slots=True)

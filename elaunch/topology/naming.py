@@ -16,7 +16,7 @@ _PARTS = re.compile(r"[0-9]+|[^0-9]+")
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
     """What ``text`` sorts by with its numbers taken as such: mlx5_2 before mlx5_10."""
-    return tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in _PARTS.findall(text))
+    return tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in _PARTS.findall(text))
 
 
 def port_order(port: Port) -> Key:

@@ -10,7 +10,7 @@ from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import device_named, listed, names, near, ports_named
 from elaunch.topology.nicmap import NicMap
 from elaunch.topology.placing import Placed
-from elaunch.topology.roles import PortRole, Role
+from elaunch.topology.role import PortRole, Role
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from elaunch.topology.machine import PciFunction, Topology
 
 Way = tuple[PciFunction, ...]
@@ -59,6 +61,16 @@ class PciTree:
         """The NUMA node that ``address`` or a bridge above it is on."""
         ways = (self.functions.get(address), *self.bridges(address))
         return next((f.numa for f in ways if f is not None and f.numa is not None), None)
+
+
+def with_bridges(functions: Mapping[str, PciFunction], addresses: Iterable[str]) -> set[str]:
+    """``addresses`` and those of all bridges above them that are among ``functions``."""
+    found: set[str] = set()
+    for address in addresses:
+        while address in functions and address not in found:
+            found.add(address)
+            address = functions[address].parent
+    return found
 
 
 def first_shared(ours: Way, theirs: Way) -> tuple[int, int] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elaunch.errors import NoRouteError, UsageError
 from elaunch.topology import nicmap, rails, remarks
-from elaunch.topology.binding import NodeBinding, RankBinding, Reason, Wishes
+from elaunch.topology.binding import NIC_POLICIES, NodeBinding, RankBinding, Reason, Wishes
 from elaunch.topology.cpubind import CpuBinding, bind_cpus
 from elaunch.topology.distance import Distances
 from elaunch.topology.left_out import left_out, no_route
@@ -15,8 +15,6 @@ from elaunch.topology.placing import Placed, place
 from elaunch.topology.role import Role
 from elaunch.topology.roles import roles
 from elaunch.topology.usable import refusal
-
-POLICIES = ("auto", "local", "all")
 
 
 def bind(topology: Topology, slots: int, wishes: Wishes) -> NodeBinding:
@@ -49,7 +47,7 @@ def _checked(wishes: Wishes) -> tuple[str, nicmap.NicMap]:
     for option, number in (("--nics-per-rank", wishes.nics_per_rank), ("--rails", wishes.rails)):
         if number is not None and number < 1:
             raise UsageError(f"{option} {number}: expected 1 or more")
-    if wishes.nic_policy in POLICIES:
+    if wishes.nic_policy in NIC_POLICIES:
         return wishes.nic_policy, wishes.nic_map
     inline = nicmap.parse_inline(wishes.nic_policy)
     named = {key for key, _ in wishes.nic_map}

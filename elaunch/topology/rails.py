@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from elaunch.topology import pci
-from elaunch.topology.machine import Port, Topology
+from elaunch.topology.machine import Port
 from elaunch.topology.naming import ordered
-from elaunch.topology.roles import Role, roles
 
 
-def rails(topology: Topology, wanted: int | None = None) -> dict[str, int]:
-    """The rail of each compute port by ``Port.id``: its place in the order of PCI addresses, so that equal machines
-    number them equally, whatever order they were found in and whatever is down.
+def number(ports: list[Port], wanted: int | None = None) -> dict[str, int]:
+    """The rail of each of these compute ports by ``Port.id``: its place in the order of PCI addresses, so that equal
+    machines number them equally, whatever order they were found in and whatever is down.
 
     ``wanted`` is how many there are; without it the ports of each card are one. Fewer rails than cards: cards next to
     each other share one. More: the ports of a card are told apart.
     """
-    return number([r.port for r in roles(topology) if r.role is Role.COMPUTE], wanted)
-
-
-def number(ports: list[Port], wanted: int | None = None) -> dict[str, int]:
-    """As ``rails``, of compute ports that are known already."""
     places: dict[str, int] = {}
     everything = ordered(ports)
     for port in everything:

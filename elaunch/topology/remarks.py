@@ -10,7 +10,7 @@ from elaunch.topology.distance import Distances, Model
 from elaunch.topology.level import Level
 from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import listed, names, near, ordered
-from elaunch.topology.roles import is_fabric
+from elaunch.topology.role import is_fabric
 
 
 def all_of(

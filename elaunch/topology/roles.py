@@ -15,8 +15,6 @@ from elaunch.topology.machine import Port, Topology
 from elaunch.topology.naming import listed, ordered
 from elaunch.topology.role import Decision, PortRole, Role, is_fabric
 
-__all__ = ["PortRole", "Role", "is_fabric", "roles"]
-
 _WIRELESS = re.compile(r"wl[a-z0-9]|wlan|wwan")
 _USB = re.compile(r"en[xp].*u[0-9]|enx[0-9a-f]{12}$|usb[0-9]")
 _USB_DRIVERS = ("cdc_ether", "cdc_ncm", "cdc_eem", "rndis_host")

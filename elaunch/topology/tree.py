@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from elaunch.topology.cpus import format_list
 from elaunch.topology.machine import Device, PciFunction, Port, PortState, Topology
 from elaunch.topology.pci import order
-
-_MOST_DEPTH = 64  # bridges below each other; a source that claims more has a circle
+from elaunch.topology.pci_tree import PciTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,29 +24,22 @@ class Branch:
 
 def tree(topology: Topology) -> Branch:
     """The machine; bridges that lead to no device and no port are left out, and those with one way on are one."""
-    known = {function.address: function for function in topology.functions}
+    pci = PciTree(topology)
     leaves: list[tuple[tuple[Branch, ...], Branch]] = []
     for device in topology.devices:
-        leaves.append((_way(device.pci, device.numa, known, topology), _device(device)))
+        leaves.append((_way(device.pci, device.numa, pci, topology), _device(device)))
     for port in topology.ports:
         if not port.software:
-            leaves.append((_way(port.pci, port.numa, known, topology), _port(port)))
+            leaves.append((_way(port.pci, port.numa, pci, topology), _port(port)))
     return _short(Branch("machine", "machine", children=_grown(leaves)))
 
 
-def _way(pci: str, numa: int | None, known: dict[str, PciFunction], topology: Topology) -> tuple[Branch, ...]:
+def _way(address: str, numa: int | None, pci: PciTree, topology: Topology) -> tuple[Branch, ...]:
     """What stands above a device or port, the outermost first."""
-    function = known.get(pci)
-    above: list[Branch] = []
-    at, seen = known.get(function.parent) if function else None, {pci}
-    while at is not None and at.address not in seen and len(seen) < _MOST_DEPTH:
-        seen.add(at.address)
-        above.append(Branch("switch", f"PCI {at.address}", _link(at)))
-        at = known.get(at.parent)
-    if function and function.root:
-        above.append(Branch("root", f"host bridge {function.root}"))
-    number = numa if numa is not None else function.numa if function else None
-    above.append(_numa(number, topology))
+    above = [Branch("switch", f"PCI {bridge.address}", _link(bridge)) for bridge in pci.bridges(address)]
+    if root := pci.root(address):
+        above.append(Branch("root", f"host bridge {root}"))
+    above.append(_numa(pci.numa(address) if numa is None else numa, topology))
     return tuple(reversed(above))
 
 

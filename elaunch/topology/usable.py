@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from elaunch.topology.binding import Refused, Wishes
 from elaunch.topology.machine import LinkLayer, Port, PortState
 from elaunch.topology.naming import names
@@ -11,18 +9,13 @@ from elaunch.topology.naming import names
 
 def refusal(port: Port, wishes: Wishes) -> Refused | None:
     """Why ``port`` cannot be used, None: it can."""
-    if matches(port, wishes.exclude):
+    if not set(wishes.exclude).isdisjoint(names(port)):
         return Refused(port, "excluded", f"{port.id} is excluded (--exclude-nic)")
     for code, pairs in (("degraded", wishes.avoid), ("unreachable", wishes.unreachable)):
         for name, reason in pairs:
             if name in names(port):
                 return Refused(port, code, f"{port.id} is left out: {reason}")
     return _by_state(port) or _by_address(port)
-
-
-def matches(port: Port, wanted: Iterable[str]) -> bool:
-    """Whether one of ``wanted`` is a whole name of ``port``."""
-    return not set(wanted).isdisjoint(names(port))
 
 
 def _by_state(port: Port) -> Refused | None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
 from elaunch.topology import pci
 from elaunch.topology.cpus import CpuSet
-from elaunch.topology.files.wording import listed
 from elaunch.topology.machine import Device, NumaNode, PciFunction, Port, ToldLevel, Topology
+from elaunch.topology.naming import device_order, listed, ordered
 
 _MOST_NOTES = 50
 _NOT_SAID = -1
@@ -33,7 +32,7 @@ def assemble(
     return Topology(
         source=source,
         devices=numbered,
-        ports=tuple(sorted(ports, key=_port_order)),
+        ports=ordered(ports),
         functions=tuple(sorted(functions, key=lambda function: pci.order(function.address))),
         numa=nodes,
         allowed_cpus=allowed_cpus,
@@ -44,7 +43,7 @@ def assemble(
 
 def _numbered(devices: list[Device]) -> tuple[tuple[Device, ...], list[str]]:
     """In the driver's order, each with an index of its own."""
-    devices.sort(key=_address_order)
+    devices.sort(key=device_order)
     indices = [device.index for device in devices if device.index != _NOT_SAID]
     said = set(indices)
     odd = []
@@ -68,17 +67,3 @@ def _overlaps(nodes: tuple[NumaNode, ...]) -> list[str]:
     claims = Counter(cpu for node in nodes for cpu in node.cpus)
     clash = [str(node.number) for node in nodes if any(claims[cpu] > 1 for cpu in node.cpus)]
     return [f"NUMA nodes {listed(clash)} claim the same CPUs"] if clash else []
-
-
-def _address_order(device: Device) -> tuple[object, ...]:
-    return (0, pci.order(device.pci)) if device.pci else (1, _natural(device.id))
-
-
-def _port_order(port: Port) -> tuple[object, ...]:
-    where = (0, pci.order(port.pci)) if port.pci else (1, ())
-    return (*where, _natural(port.nic), port.number)
-
-
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sorts ``mlx5_2`` before ``mlx5_10``."""
-    return tuple((int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"([0-9]+)", name))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from elaunch.topology.files import kinds
+from elaunch.topology import pci_ids
 from elaunch.topology.files.markup import Element
 from elaunch.topology.files.wording import printable
 from elaunch.topology.machine import Device, PciFunction, Peer
@@ -22,7 +22,7 @@ def is_accelerator(function: PciFunction, element: Element) -> bool:
 
     OpenCL's word does not count, which takes processors too, nor does a display (``card0``).
     """
-    return kinds.is_accelerator(function) or bool(_numbers(element))
+    return pci_ids.is_accelerator(function) or bool(_numbers(element))
 
 
 def numbered(found: list[tuple[PciFunction, Element]]) -> list[Device]:
@@ -42,7 +42,7 @@ def accelerator(function: PciFunction, element: Element, index: int, by_name: di
         index=index,
         pci=function.address,
         uuid=_uuid(infos),
-        vendor=kinds.vendor(function),
+        vendor=pci_ids.maker(function.vendor),
         model=printable(infos.get("GPUModel") or infos.get("PCIDevice", "")),
         numa=function.numa,
         peers=tuple(Peer(by_name[name], "xgmi") for name in _peers(infos) if name in by_name),

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from elaunch.topology.files import kinds, markup
+from elaunch.topology.files import markup
 from elaunch.topology.files.assembly import assemble
 from elaunch.topology.files.hwloc_devices import is_accelerator, numbered
 from elaunch.topology.files.hwloc_pci import function, host_bridge
 from elaunch.topology.files.hwloc_ports import is_port, lone_port, ports
 from elaunch.topology.files.hwloc_sets import Places, cpus_of, numa_nodes, tells_place
 from elaunch.topology.files.markup import Element
-from elaunch.topology.files.wording import defect, listed, quoted
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import NumaNode, PciFunction, Port, Topology
+from elaunch.topology.naming import listed
+from elaunch.topology.pci_ids import is_network
+from elaunch.topology.pci_tree import with_bridges
 
 
 def parse(data: bytes) -> Topology:
@@ -75,12 +78,8 @@ class _Reader:
     def _wanted(self) -> list[PciFunction]:
         """Devices, NICs and the bridges above them: what else a machine has is of no use here."""
         wanted = {found.address for found, _ in self._accelerators} | {port.pci for port in self._ports.values()}
-        wanted |= set(self._bare)
-        for address in [address for address in wanted if address]:
-            while (above := self._functions[address].parent) and above not in wanted:
-                wanted.add(above)
-                address = above
-        return [found for address, found in self._functions.items() if address in wanted]
+        kept = with_bridges(self._functions, wanted.union(self._bare))
+        return [found for address, found in self._functions.items() if address in kept]
 
     def _object(self, element: Element, place: _Place) -> None:
         kind = element.get("type")
@@ -110,7 +109,7 @@ class _Reader:
             self._accelerators.append((found, element))
         its_ports = ports(element, found)
         self._add(its_ports)
-        if kinds.is_network(found) and not its_ports:
+        if is_network(found) and not its_ports:
             self._bare.append(found.address)
         self.below_device(element, place)
 

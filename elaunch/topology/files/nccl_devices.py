@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from elaunch.topology import pci
-from elaunch.topology.files import kinds
+from elaunch.topology import pci, pci_ids
 from elaunch.topology.files.markup import Element
 from elaunch.topology.files.nccl_fields import integer
 from elaunch.topology.files.wording import name
@@ -22,7 +21,7 @@ def device(gpu: Element | None, function: PciFunction, notes: list[str]) -> Devi
         id=function.address,
         index=_NOT_SAID if index is None else index,
         pci=function.address,
-        vendor=kinds.vendor(function) or (_maker(gpu) if gpu else ""),
+        vendor=pci_ids.maker(function.vendor) or (_maker(gpu) if gpu else ""),
         model=_model(gpu) if gpu else "",
         numa=function.numa,
         peers=_peers(gpu, function.address, notes) if gpu else (),

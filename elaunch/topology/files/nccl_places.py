@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elaunch.topology import pci
 from elaunch.topology.machine import Device, PciFunction, Port, Topology
+from elaunch.topology.pci_tree import with_bridges
 
 
 def functions_with_all(topology: Topology) -> dict[str, PciFunction]:
@@ -32,9 +33,5 @@ def kept(topology: Topology, functions: dict[str, PciFunction], ports: dict[str,
     if topology.source == "nccl-xml":
         wanted = set(functions)
     else:
-        wanted = {device.pci for device in topology.devices if device.pci} | set(ports)
-        for address in list(wanted):
-            while (above := functions[address].parent) in functions and above not in wanted:
-                wanted.add(above)
-                address = above
+        wanted = with_bridges(functions, {device.pci for device in topology.devices} | set(ports))
     return [functions[address] for address in sorted(wanted, key=pci.order)]

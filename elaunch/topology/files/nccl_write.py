@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 from elaunch.errors import TopologyError
 from elaunch.topology.cpus import CpuSet
 from elaunch.topology.files.nccl_places import functions_with_all, kept, ports_by_card
-from elaunch.topology.files.processor import Processor, this_processor
+from elaunch.topology.files.processor import Processor
 from elaunch.topology.machine import Device, PciFunction, Port, Topology
 
 LONGEST = 254
@@ -22,15 +22,15 @@ LONGEST = 254
 _NVSWITCH = 0x068000
 
 
-def to_nccl_xml(topology: Topology, processor: Processor | None = None) -> str:
-    """The text of the file. ``processor``: that of the machine described, None for that of this host.
+def to_nccl_xml(topology: Topology, processor: Processor) -> str:
+    """The text of the file. ``processor``: that of the machine described.
 
     Raises TopologyError for a machine of whose devices and ports no PCI address is known (``nvidia-smi topo -m``).
     """
     things: tuple[Device | Port, ...] = (*topology.devices, *topology.ports)
     if things and not any(thing.pci for thing in things):
         raise TopologyError(f"an NCCL file needs PCI addresses; {topology.source} tells none of this machine")
-    return "".join(f"{line}\n" for line in _Writer(topology, processor or this_processor()).lines())
+    return "".join(f"{line}\n" for line in _Writer(topology, processor).lines())
 
 
 class _Writer:

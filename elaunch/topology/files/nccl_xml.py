@@ -7,6 +7,7 @@ then follows from its children, its class or its ids, and where none tells it th
 from __future__ import annotations
 
 from elaunch.errors import TopologyError
+from elaunch.topology import pci, pci_ids
 from elaunch.topology.cpus import MOST, CpuSet, cpu_set, parse_mask
 from elaunch.topology.files import kinds, markup
 from elaunch.topology.files.assembly import assemble
@@ -14,11 +15,13 @@ from elaunch.topology.files.markup import Element
 from elaunch.topology.files.nccl_devices import device
 from elaunch.topology.files.nccl_fields import address, class_code, hexadecimal, integer, speed
 from elaunch.topology.files.nccl_nets import ports
-from elaunch.topology.files.wording import defect, listed, quoted
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.machine import Device, NumaNode, PciFunction, Port, Topology
+from elaunch.topology.naming import listed
 
 _VERSIONS = ("1", "2")
 _MOST_REPEATED = 1024
+_VGA = 0x0300
 
 
 def parse(data: bytes) -> Topology:
@@ -121,9 +124,9 @@ class _Reader:
             self._nets(element, function, function.numa)
         if gpus or nics or element.all("pci"):
             return
-        if kinds.is_accelerator(function):
+        if _is_gpu(function):
             self._devices.append(device(None, function, self.notes))
-        elif kinds.is_network(function):
+        elif pci_ids.is_network(function):
             self._add([_unnamed(function)])
         elif function.class_code is None:
             self._unknown.append(function.address)
@@ -139,6 +142,15 @@ class _Reader:
         for port in ports:
             if self._ports.setdefault(port.id, port) is not port:
                 self.notes.append(f"{port.id} is described twice; the first description holds")
+
+
+def _is_gpu(function: PciFunction) -> bool:
+    """Also by class or vendor alone, where a file has no more: no one describes a console's display or a sound chip."""
+    if function.class_code is None:
+        return function.vendor == pci_ids.NVIDIA
+    kind = function.class_code >> 8
+    bare = function.vendor is None and kind >> 8 == pci.DISPLAY and kind != _VGA
+    return bare or pci_ids.is_accelerator(function)
 
 
 def _unnamed(function: PciFunction) -> Port:

@@ -13,9 +13,10 @@ from elaunch.topology.cpus import CpuSet, cpu_set, parse_list
 from elaunch.topology.files import kinds, smi_matrix
 from elaunch.topology.files.assembly import assemble
 from elaunch.topology.files.smi_matrix import CPUS, NUMA, Matrix
-from elaunch.topology.files.wording import defect, listed, quoted
+from elaunch.topology.files.wording import defect, quoted
 from elaunch.topology.level import Level
 from elaunch.topology.machine import Device, NumaNode, Peer, Port, ToldLevel, Topology
+from elaunch.topology.naming import listed
 
 LARGEST = 4 << 20
 """Bytes; the matrix of the most devices that are accepted has half as many."""

@@ -21,6 +21,10 @@ class Processor:
     model: int | None = None
 
 
+UNKNOWN = Processor("")
+"""Says nothing: NCCL asks the processor that it runs on."""
+
+
 def this_processor(cpuinfo: Path = _CPUINFO) -> Processor:
     """That of this host; what /proc does not tell is left out."""
     arch = _ARCHITECTURES.get(platform.machine().lower(), platform.machine())

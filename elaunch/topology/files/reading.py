@@ -10,7 +10,7 @@ from pathlib import Path
 from elaunch.errors import TopologyError
 from elaunch.topology.files import hwloc_xml, markup, nccl_xml, nvidia_smi
 from elaunch.topology.files.archives import is_archive, unpacked
-from elaunch.topology.files.wording import defect, quoted
+from elaunch.topology.files.wording import defect, escaped, quoted
 from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
 
@@ -37,9 +37,11 @@ def read(path: Path) -> Topology:
                 return _tree(folder)
         return parse(_content(path))
     except TopologyError as error:
-        raise TopologyError(f"{_shown(path)}: {error}") from error
+        raise TopologyError(f"{escaped(str(path))}: {error}") from error
     except OSError as error:
-        raise TopologyError(f"{_shown(path)}: cannot be read ({os.strerror(error.errno or errno.EIO)})") from error
+        raise TopologyError(
+            f"{escaped(str(path))}: cannot be read ({os.strerror(error.errno or errno.EIO)})"
+        ) from error
 
 
 def parse(data: bytes) -> Topology:
@@ -77,8 +79,3 @@ def _root(folder: Path) -> Path:
         if (candidate / "sys").is_dir():
             return candidate
     raise TopologyError("found no folder 'sys'; expected a captured sysfs tree")
-
-
-def _shown(path: Path) -> str:
-    """The path as a person may see it on a terminal."""
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(path))

@@ -11,9 +11,13 @@ _LONGEST = 60
 
 
 def quoted(text: str) -> str:
-    """``text`` in quotes, on one line, shortened, with everything that is not printable written as an escape."""
-    short = text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
-    return "'" + "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in short) + "'"
+    """``text`` in quotes, on one line, shortened, ``escaped``."""
+    return f"'{escaped(text if len(text) <= _LONGEST else text[:_LONGEST] + '...')}'"
+
+
+def escaped(text: str) -> str:
+    """``text`` with everything that is not printable written as an escape, as a person may see it on a terminal."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
 
 
 def printable(text: str) -> str:
@@ -31,9 +35,3 @@ def name(text: str, line: int) -> str:
 def defect(line: int, found: str, expected: str) -> TopologyError:
     """The error for a place in a file: what stands there, and what should."""
     return TopologyError(f"line {line}: {found}; {expected}")
-
-
-def listed(names: list[str], most: int = 6) -> str:
-    """Names for a sentence: the first few, and how many more there are."""
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")

@@ -1,27 +1,15 @@
-"""Which PCI functions are accelerators, and what they are.
-
-A display controller of NVIDIA or AMD is one; that of a board's management controller (ASPEED, Matrox) or of a virtual
-machine is not. Of Intel's only those without a display are (class 0380, Data Center GPU Max and Flex): the others are
-part of a processor or of a desktop. Its co-processors are mostly QuickAssist, which computes nothing for a model:
-only the Xeon Phi counts. Of processing accelerators (class 12) all do but Intel's (a laptop's NPU) and Xilinx's (FPGAs
-that no PyTorch drives). A driver that is there has the last word: what it does not list, no process can use.
-"""
+"""The accelerators of this host: what is on its bus, and what its drivers list, which have the last word."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from elaunch.topology import pci
 from elaunch.topology.cpus import CpuSet
-from elaunch.topology.host.bus import Bus, Identity
+from elaunch.topology.host.bus import Bus
 from elaunch.topology.host.told import Told
 from elaunch.topology.machine import Device, NumaNode
-
-NVIDIA, AMD, INTEL, XILINX = 0x10DE, 0x1002, 0x8086, 0x10EE
-_NAMES = {NVIDIA: "NVIDIA", AMD: "AMD", INTEL: "Intel", 0x1DA3: "Habana", 0x19E5: "Huawei", 0xCABC: "Cambricon"}
-_XEON_PHI = range(0x2250, 0x2260)
-_HEADLESS = 0x0380
+from elaunch.topology.pci_ids import AMD, NVIDIA, is_accelerator, maker
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +18,6 @@ class Drivers:
 
     nvidia: list[Told] | None
     amd: list[Told] | None
-
-
-def is_accelerator(identity: Identity) -> bool:
-    kind = (identity.class_code or 0) >> 8
-    vendor = identity.vendor
-    if kind >> 8 == pci.DISPLAY:
-        return vendor in (NVIDIA, AMD) or (vendor == INTEL and kind == _HEADLESS)
-    if kind == pci.CO_PROCESSOR:
-        return vendor == NVIDIA or (vendor == INTEL and identity.device in _XEON_PHI)
-    return kind >> 8 == pci.ACCELERATOR and vendor not in (INTEL, XILINX)
 
 
 def read_devices(bus: Bus, nodes: tuple[NumaNode, ...], drivers: Drivers) -> tuple[tuple[Device, ...], tuple[str, ...]]:
@@ -91,7 +69,7 @@ def _device(
         index=index,
         pci=told.address,
         uuid=told.uuid,
-        vendor=_NAMES.get(vendor, f"{vendor:04x}") if vendor is not None else "",
+        vendor=maker(vendor) or (f"{vendor:04x}" if vendor is not None else ""),
         model=told.model,
         numa=numa,
         cpus=_cpus(nodes, numa, bus.near(told.address)) if known else None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,20 +19,14 @@ from elaunch.topology.host.interfaces import (
 from elaunch.topology.host.rdma import RdmaPort, read_rdma_ports
 from elaunch.topology.host.tree import Tree
 from elaunch.topology.machine import LinkLayer, Port
+from elaunch.topology.naming import ordered
+from elaunch.topology.pci_ids import is_efa, is_virtual
 
 Addresses = Mapping[str, tuple[str, ...]]
 """The IP addresses of each interface."""
 
 _DRIVERS = {"efa": LinkLayer.EFA, "hfi1": LinkLayer.OMNIPATH, "hfi2": LinkLayer.OMNIPATH}
 _NAMES = {"efa_": LinkLayer.EFA, "rdmap": LinkLayer.EFA, "hfi": LinkLayer.OMNIPATH, "opap": LinkLayer.OMNIPATH}
-_AMAZON, _EFA = 0x1D0F, range(0xEFA0, 0xEFB0)
-
-# What a guest sees of a virtual function is only its number: the link to the physical one stays with the host.
-_VIRTUAL_FUNCTIONS = {
-    0x15B3: frozenset({0x1002, 0x1004, 0x1012, 0x1014, 0x1016, 0x1018, 0x101A, 0x101C, 0x101E}),  # ConnectX
-    0x1414: frozenset({0x00BA}),  # Microsoft's MANA
-    0x8086: frozenset({0x154C, 0x1889}),  # 700 and 800 series
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +51,7 @@ def read_ports(tree: Tree, bus: Bus, addresses: Addresses | None) -> tuple[tuple
             crowded = len(by_holder[interface.holder]) > 1
             stands_in = crowded and bool(interface.holder) and is_representor(tree, interface)
             ports.append(_plain(host, interface, stands_in))
-    return tuple(sorted(ports, key=_order)), tuple(port.odd for port in found if port.odd)
-
-
-def _order(port: Port) -> tuple[bool, tuple[int, ...], tuple[tuple[bool, int, str], ...], int]:
-    """By PCI address, those without one last; then by name, mlx5_2 before mlx5_10, and number."""
-    parts = tuple((part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in _split(port.nic))
-    return not port.pci, pci.order(port.pci) if port.pci else (), parts, port.number
-
-
-def _split(name: str) -> list[str]:
-    return re.findall(r"[0-9]+|[^0-9]+", name, re.ASCII)
+    return ordered(ports), tuple(port.odd for port in found if port.odd)
 
 
 def _rdma(host: _Host, port: RdmaPort, near: list[Interface]) -> Port:
@@ -154,8 +137,7 @@ class _Facts:
         if not address:
             return _Facts()
         function, identity = bus.function(address), bus.identity(address)
-        numbers = _VIRTUAL_FUNCTIONS.get(identity.vendor or 0, frozenset())
-        return _Facts(function.numa, identity.driver, bool(function.physical) or identity.device in numbers)
+        return _Facts(function.numa, identity.driver, bool(function.physical) or is_virtual(function))
 
 
 def _driver(tree: Tree, interface: Interface) -> str:
@@ -169,7 +151,7 @@ def _layer(bus: Bus, port: RdmaPort, address: str) -> LinkLayer:
     if identity and identity.driver:
         return _DRIVERS.get(identity.driver, port.link_layer)
     if identity and identity.vendor:
-        return LinkLayer.EFA if identity.vendor == _AMAZON and identity.device in _EFA else port.link_layer
+        return LinkLayer.EFA if is_efa(identity) else port.link_layer
     named = (layer for prefix, layer in _NAMES.items() if port.nic.startswith(prefix))
     return next(named, port.link_layer)
 

@@ -23,11 +23,11 @@ TOLD = (
 class Ground:
     """``user`` is the environment that the agent was started in: what it sets is never overwritten.
 
-    ``own`` is the interface that carries the agent's own address,
-    "" where that is a loopback or one of software. ``topology_file`` is an NCCL file that describes this machine.
-    ``every_interface``: Gloo gets all chosen interfaces, not the first alone. ``virtual``: each rank is to see its own
-    device only; ``mapped``: devices were assigned by the operator. ``host`` and ``digest`` are told to the ranks.
-    ``ports`` are all that are known of, filled in by ``rendering.render``.
+    ``own`` is the interface that carries the agent's own address, "" where that is a loopback or one of software.
+    ``topology_file`` is an NCCL file that describes this machine. ``every_interface``: Gloo gets all chosen interfaces,
+    not the first alone. ``virtual``: each rank is to see its own device only; ``mapped``: devices were assigned by the
+    operator. ``host`` and ``digest`` are told to the ranks. ``ports`` are all that are known of, filled in by
+    ``rendering.render``.
     """
 
     user: Mapping[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elaunch.topology.binding import NodeBinding, RankBinding
-from elaunch.topology.machine import LinkLayer, Port, PortState
+from elaunch.topology.machine import LinkLayer, Port
 from elaunch.topology.render import sockets
 from elaunch.topology.render.ground import Ground, listed, ports_of
 from elaunch.topology.render.names import Names, complaint, differs
@@ -84,8 +84,8 @@ def verbs(ports: Sequence[Port]) -> tuple[Port, ...]:
 
 
 def up(ports: Sequence[Port]) -> tuple[Port, ...]:
-    """Those that NCCL does not pass over."""
-    return tuple(port for port in ports if port.state is not PortState.DOWN)
+    """Those that NCCL does not pass over: it takes active ports only."""
+    return tuple(port for port in ports if port.up)
 
 
 def isolated(node: NodeBinding) -> bool:

@@ -45,7 +45,7 @@ def _show(devices: Sequence[Device | None], ground: Ground) -> dict[str, str]:
 
 
 def is_amd(device: Device) -> bool:
-    return device.vendor.lower() in ("amd", "0x1002", "1002")
+    return device.vendor == "AMD"
 
 
 def visible(user: Mapping[str, str], devices: Sequence[Device]) -> tuple[Device, ...] | None:

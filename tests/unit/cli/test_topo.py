@@ -96,6 +96,16 @@ def test_the_files_that_it_writes_can_be_read(xml: Path, tmp_path: Path, capsys:
     first, second = document(capsys, "--from", xml), document(capsys, "--from", again)
     assert first["distances"] == second["distances"]
     assert first["digest"] == second["digest"]
+    assert "vendor=" not in again.read_text().partition("<pci")[0], "that of this host is not that of the machine"
+
+
+def test_a_captured_tree_can_stand_for_this_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("ELAUNCH_SYSFS_ROOT", str(tmp_path))
+    assert topo("--nccl-xml", tmp_path / "empty.xml") == 0
+    monkeypatch.setenv("ELAUNCH_SYSFS_ROOT", "")
+    assert topo("--nccl-xml", tmp_path / "own.xml") == 0
+    assert "<cpu" in (tmp_path / "own.xml").read_text()
+    assert "<cpu" not in (tmp_path / "empty.xml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -107,6 +117,7 @@ def test_the_files_that_it_writes_can_be_read(xml: Path, tmp_path: Path, capsys:
         (("--from", "XML", "--cpu-bind", "socket"), "expected one of none, numa, core"),
         (("--from", "XML", "--nproc-per-node", "-1"), "expected a number from 0 to 10000"),
         (("--from", "XML", "--svg", "/nowhere/x.svg"), "cannot write /nowhere/x.svg"),
+        (("--probe", "off"), "unrecognized arguments: --probe off"),
         (("--bogus",), "unrecognized arguments: --bogus"),
         (("here",), "unrecognized arguments: here"),
     ],

@@ -8,11 +8,13 @@ import pytest
 
 from elaunch.doctor.checks import SEVERITIES, examine
 from elaunch.doctor.facts import Complaint, Host, Limit, WrongWay
-from elaunch.topology.binding import NodeBinding, Refused
+from elaunch.topology.binding import NodeBinding, Refused, Wishes
 from elaunch.topology.machine import Port, Topology
+from elaunch.topology.policy import bind
 from tests.unit.doctor.host import GOOD, RDMA, but, link
 
 NIC = Port("mlx5_1")
+BONDED = Topology("sysfs", ports=(Port("bond0", rdma=False, members=("eth0",)), Port("eth0", rdma=False, bond="bond0")))
 
 
 def test_nothing_is_wrong_with_a_good_host() -> None:
@@ -44,10 +46,10 @@ def test_of_a_host_of_which_nothing_is_known_nothing_is_claimed_but_what_is_miss
             "mlx5_1:1 is down",
         ),
         (
-            {"binding": NodeBinding(refused=(Refused(NIC, "storage", "mlx5_1:1 is for storage"),))},
-            "nic_storage",
+            {"binding": NodeBinding(refused=(Refused(NIC, "far", "mlx5_1:1 is SYS to its nearest device"),))},
+            "nic_far",
             "info",
-            "mlx5_1:1 is for storage",
+            "mlx5_1:1 is SYS",
         ),
         ({"binding": NodeBinding(warnings=("200 of 400 Gbit/s",))}, "binding", "warning", "200 of 400 Gbit/s"),
         ({"shm": None}, "no_shm", "error", "there is no /dev/shm"),
@@ -77,8 +79,9 @@ def test_each_thing_that_is_wrong_is_said_once(values: dict[str, Any], code: str
         {"links": (link("eth0"), link("bond0", 3), link("eth9", 4, master="bond0", addresses=()))},
         {"links": (link("eth0"), link("docker0", 3, kind="bridge", carrier=False))},
         {"binding": NodeBinding(refused=(Refused(RDMA, "not_chosen", "farther away"),))},
+        {"binding": NodeBinding(refused=bind(BONDED, 1, Wishes(nic_policy="all")).refused)},
     ],
-    ids=["no-rdma", "dma-buf", "no-gpu", "bond", "bridge", "not-chosen"],
+    ids=["no-rdma", "dma-buf", "no-gpu", "bond", "bridge", "not-chosen", "bond-member"],
 )
 def test_what_is_as_it_should_be_is_not_told(values: dict[str, Any]) -> None:
     assert examine(but(**values)) == ()

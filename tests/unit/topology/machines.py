@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from elaunch.topology import pci
+from elaunch.topology import rails as rail_numbers
 from elaunch.topology.cpus import cpu_set
 from elaunch.topology.machine import (
     Device,
@@ -15,6 +16,8 @@ from elaunch.topology.machine import (
     PortState,
     Topology,
 )
+from elaunch.topology.role import Role
+from elaunch.topology.roles import roles
 
 GPU_CLASS, NIC_CLASS, BRIDGE_CLASS = 0x0302, 0x0207, 0x0604
 CX7, CX6 = (0x15B3, 0x1021), (0x15B3, 0x101D)
@@ -209,3 +212,8 @@ def changed(topology: Topology, which: str, /, **facts: object) -> Topology:
     ports = tuple(replace(p, **facts) if p.nic == which else p for p in topology.ports)  # type: ignore[arg-type]
     assert ports != topology.ports, which
     return replace(topology, ports=ports)
+
+
+def rails(topology: Topology, wanted: int | None = None) -> dict[str, int]:
+    """The rail of each compute port, by its id."""
+    return rail_numbers.number([r.port for r in roles(topology) if r.role is Role.COMPUTE], wanted)

@@ -91,12 +91,12 @@ def test_six_devices_on_one_node_and_two_on_the_other_have_uneven_shares() -> No
         ("nccl_xml/amd_mi300x_noRDMA.xml", "software", ["veth8789042"]),
         ("nccl_xml/rccl_4p1h_1.xml", "software", ["virbr0"]),
         ("nccl_xml/rccl_4p3l.xml", "software", ["veth608058c"]),
-        ("nccl_xml/rccl_8p_rome_n2_1.xml", "management", ["enp98s0f0"]),
-        ("hwloc/flux_chimera_mixed_gpus_no_ib.xml", "management", ["wlp5s0"]),
-        ("hwloc/llnl_tioga_8gcd_cxi.xml", "management", ["ens2"]),
-        ("hwloc/aws_p3dn.24xl.xml", "management", ["ens5"]),
-        ("topo_m/dgx_h100_12nic.txt", "storage", ["mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8"]),
-        ("topo_m/parseredge_H100DGX8GPU_Mlx5Columns.txt", "storage", ["mlx5_8", "mlx5_9"]),
+        ("nccl_xml/rccl_8p_rome_n2_1.xml", "no_rdma", ["enp98s0f0"]),
+        ("hwloc/flux_chimera_mixed_gpus_no_ib.xml", "wireless", ["wlp5s0"]),
+        ("hwloc/llnl_tioga_8gcd_cxi.xml", "no_rdma", ["ens2"]),
+        ("hwloc/aws_p3dn.24xl.xml", "no_rdma", ["ens5"]),
+        ("topo_m/dgx_h100_12nic.txt", "far", ["mlx5_1", "mlx5_2", "mlx5_7", "mlx5_8"]),
+        ("topo_m/parseredge_H100DGX8GPU_Mlx5Columns.txt", "far", ["mlx5_8", "mlx5_9"]),
     ],
 )
 def test_ports_that_are_for_something_else_are_left_out(file: str, code: str, nics: list[str]) -> None:
@@ -107,7 +107,7 @@ def test_ports_that_are_for_something_else_are_left_out(file: str, code: str, ni
 def test_forty_interfaces_leave_the_thirty_two_that_count() -> None:
     binding = of("hwloc/aws_p5.48xl.xml")
     assert len(binding.shared) == 32
-    assert set(codes(binding).values()) == {"management"}
+    assert set(codes(binding).values()) == {"no_rdma"}
     assert len(codes(binding)) == 32
 
 

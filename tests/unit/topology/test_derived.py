@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from elaunch.topology.distance import Distances, nearest
+from elaunch.topology.distance import Distances
 from elaunch.topology.files.reading import read
 from elaunch.topology.machine import Device, Port, Topology
 from tests.unit.topology import captured
@@ -26,12 +26,13 @@ def machine(folder: str, file: str) -> Topology:
 @pytest.mark.parametrize("file", sorted({r["file"] for r in NCCL}))
 def test_levels_and_candidates_are_nccls(file: str) -> None:
     topology = machine("nccl_xml", file)
+    distances = Distances(topology)
     for row in (r for r in NCCL if r["file"] == file):
         device = _device(topology, row["gpu_busid"])
-        best = nearest(topology, device, topology.ports)
+        best = distances.tiers(device, topology.ports)[0]
         wanted = set(row["candidates_at_best_level"].split(","))
         assert {_name(p, wanted) for p in best} == wanted, row
-        assert Distances(topology).level(device, best[0]).name == row["best_level"], row
+        assert distances.level(device, best[0]).name == row["best_level"], row
 
 
 @pytest.mark.parametrize("file", sorted(p.name for p in captured.files("nccl_xml")))

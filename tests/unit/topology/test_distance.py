@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from elaunch.topology.distance import Distances, bandwidth, level, nearest
+from elaunch.topology.distance import Distances
 from elaunch.topology.level import Level
-from elaunch.topology.machine import PortState, ToldLevel, Topology
+from elaunch.topology.machine import Device, PortState, ToldLevel, Topology
 from tests.unit.topology import machines
 from tests.unit.topology.machines import Machine
 
@@ -16,7 +16,11 @@ PLX, PEX_GEN5 = (0x10B5, 0x8764), (0x1000, 0xC030)
 
 
 def level_of(machine: Machine, gpu: int = 0, nic: int = 0) -> Level:
-    return level(machine.topology(), machine.devices[gpu], machine.ports[nic])
+    return Distances(machine.topology()).level(machine.devices[gpu], machine.ports[nic])
+
+
+def nearest(topology: Topology, device: Device) -> list[str]:
+    return [p.nic for p in Distances(topology).tiers(device, topology.ports)[0]]
 
 
 def test_one_switch_is_pix() -> None:
@@ -70,39 +74,39 @@ def test_two_functions_of_one_card_are_loc() -> None:
     device = machine.gpu(machine.root_port(0), 0)
     port = machine.nic(machine.root_port(0), 0)
     beside = replace(port, pci=device.pci[:-1] + "1")
-    assert level(machine.topology(), device, beside) is Level.LOC
+    assert Distances(machine.topology()).level(device, beside) is Level.LOC
 
 
 def test_a_source_that_knows_only_numa_nodes_tells_phb() -> None:
     machine = Machine()
     device, port = machine.gpu(machine.root_port(0), 0), machine.nic(machine.root_port(0), 0)
     flat = replace(machine.topology(), functions=())
-    assert level(flat, device, port) is Level.PHB
+    assert Distances(flat).level(device, port) is Level.PHB
 
 
 def test_an_unknown_numa_node_is_unknown_only_where_there_are_several() -> None:
     machine = Machine()
     device, port = machine.gpu(machine.root_port(0), 0), machine.interface("eth0")
-    assert level(machine.topology(), device, port) is Level.UNKNOWN
+    assert Distances(machine.topology()).level(device, port) is Level.UNKNOWN
     alone = replace(machine.topology(), numa=machine.topology().numa[:1])
-    assert level(alone, device, port) is Level.PHB
+    assert Distances(alone).level(device, port) is Level.PHB
 
 
 def test_what_the_source_tells_comes_first() -> None:
     machine = Machine()
     device, port = machine.gpu(machine.root_port(0), 0), machine.nic(machine.root_port(1), 1)
     told = replace(machine.topology(), levels=(ToldLevel(device.id, port.id, Level.PXB),))
-    assert level(told, device, port) is Level.PXB
+    assert Distances(told).level(device, port) is Level.PXB
 
 
 def test_the_way_is_as_wide_as_its_narrowest_link() -> None:
     machine = Machine()
     switch = machine.switch(0)
     device, port = switch.gpu(), switch.nic()
-    assert bandwidth(machine.topology(), device, port) == 48.0  # 32 GT/s x16, of which NCCL counts 48 GB/s
+    assert Distances(machine.topology()).bandwidth(device, port) == 48.0  # 32 GT/s x16, of which NCCL counts 48 GB/s
     narrow = _with_link(machine.topology(), port.pci, 16.0, 8)
-    assert bandwidth(narrow, device, port) == 12.0
-    assert bandwidth(machine.topology(), device, replace(port, rate=100.0)) == 12.5
+    assert Distances(narrow).bandwidth(device, port) == 12.0
+    assert Distances(machine.topology()).bandwidth(device, replace(port, rate=100.0)) == 12.5
 
 
 @pytest.mark.parametrize(("speed", "width"), [(2.5, 1), (0.0, 16), (32.0, 0), (None, None)])
@@ -110,21 +114,21 @@ def test_links_that_cannot_be_true_are_left_out(speed: float | None, width: int 
     machine = Machine()
     switch = machine.switch(0)
     device, port = switch.gpu(), switch.nic()
-    assert bandwidth(_with_link(machine.topology(), port.pci, speed, width), device, port) == 48.0
+    assert Distances(_with_link(machine.topology(), port.pci, speed, width)).bandwidth(device, port) == 48.0
 
 
 def test_a_port_that_is_down_counts_with_the_rate_of_its_like() -> None:
     topology = machines.changed(machines.pairs(), "mlx5_0", state=PortState.DOWN, rate=10.0)
     down = next(p for p in topology.ports if p.nic == "mlx5_0")
-    assert bandwidth(topology, topology.devices[0], down) == 48.0
+    assert Distances(topology).bandwidth(topology.devices[0], down) == 48.0
 
 
 def test_nearest_keeps_ties_and_puts_bandwidth_first() -> None:
     topology = machines.pairs()
     first = topology.devices[0]
-    assert [p.nic for p in nearest(topology, first, topology.ports)] == ["mlx5_0", "mlx5_1"]
+    assert nearest(topology, first) == ["mlx5_0", "mlx5_1"]
     slow = machines.changed(topology, "mlx5_0", rate=200.0)
-    assert [p.nic for p in nearest(slow, first, slow.ports)] == ["mlx5_1"]
+    assert nearest(slow, first) == ["mlx5_1"]
 
 
 def test_equal_distance_and_different_speed_takes_the_faster() -> None:
@@ -132,7 +136,7 @@ def test_equal_distance_and_different_speed_takes_the_faster() -> None:
     device = machine.gpu(machine.root_port(0), 0)
     machine.nic(machine.root_port(0), 0, rate=100.0)
     machine.nic(machine.root_port(0), 0, rate=400.0)
-    assert [p.nic for p in nearest(machine.topology(), device, machine.ports)] == ["mlx5_1"]
+    assert nearest(machine.topology(), device) == ["mlx5_1"]
 
 
 def test_a_faster_port_of_the_other_socket_is_not_nearer() -> None:
@@ -141,12 +145,12 @@ def test_a_faster_port_of_the_other_socket_is_not_nearer() -> None:
     device = machine.gpu(machine.root_port(0), 0)
     machine.nic(machine.root_port(0), 0, rate=200.0)
     machine.nic(machine.root_port(1), 1, rate=400.0)
-    assert [p.nic for p in nearest(machine.topology(), device, machine.ports)] == ["mlx5_0"]
+    assert nearest(machine.topology(), device) == ["mlx5_0"]
 
 
 def test_nothing_is_nearest_of_nothing() -> None:
     topology = machines.no_nic()
-    assert nearest(topology, topology.devices[0], ()) == ()
+    assert Distances(topology).tiers(topology.devices[0], ()) == []
 
 
 def test_a_tree_that_bites_its_tail_ends() -> None:

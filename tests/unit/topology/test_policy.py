@@ -43,7 +43,7 @@ def test_a_dgx_gets_its_map_and_one_list_for_all() -> None:
     assert [rank.rail for rank in binding.ranks] == list(range(8))
     assert {rank.level for rank in binding.ranks} == {Level.PIX}
     assert all(sorted(nics(rank)) == sorted(expected) for rank in binding.ranks)
-    assert set(refused(binding).values()) == {"storage"}
+    assert set(refused(binding).values()) == {"far"}
     assert binding.warnings == ()
 
 

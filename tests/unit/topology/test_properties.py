@@ -14,7 +14,7 @@ from elaunch.topology.digest import differences, digest
 from elaunch.topology.level import Level
 from elaunch.topology.machine import LinkLayer, NumaNode, Topology
 from elaunch.topology.policy import bind
-from elaunch.topology.rails import rails
+from tests.unit.topology.machines import rails
 from tests.unit.topology.random_machines import (
     as_a_matrix_tells,
     down,

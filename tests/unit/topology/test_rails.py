@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from elaunch.topology.machine import PortState, Topology
-from elaunch.topology.rails import number, rails
+from elaunch.topology.rails import number
 from tests.unit.topology import machines
-from tests.unit.topology.machines import Machine
+from tests.unit.topology.machines import Machine, rails
 
 
 def dual_port(cards: int = 4) -> Topology:

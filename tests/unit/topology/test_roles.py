@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from elaunch.topology.machine import LinkLayer, PciFunction, PortState, Topology
-from elaunch.topology.roles import Role, roles
+from elaunch.topology.role import Role
+from elaunch.topology.roles import roles
 from tests.unit.topology import machines
 from tests.unit.topology.machines import CX6, Machine
 

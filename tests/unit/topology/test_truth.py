@@ -13,7 +13,8 @@ from elaunch.topology.binding import NodeBinding, Wishes
 from elaunch.topology.files.reading import read
 from elaunch.topology.machine import Device, LinkLayer, PciFunction, Port, PortState, Topology
 from elaunch.topology.policy import bind
-from elaunch.topology.roles import Role, roles
+from elaunch.topology.role import Role
+from elaunch.topology.roles import roles
 from tests.unit.topology import captured
 from tests.unit.topology.pages import rows
 

@@ -109,7 +109,7 @@ def test_what_nothing_is_known_of_is_left_out() -> None:
 def test_a_machine_without_addresses_cannot_be_written() -> None:
     machine = nvidia_smi.parse(b"     GPU0 mlx5_0 CPU Affinity\nGPU0  X   PIX    0-3\n")
     with pytest.raises(TopologyError, match="nvidia-smi tells none"):
-        to_nccl_xml(machine)
+        to_nccl_xml(machine, XEON)
 
 
 def test_this_hosts_processor_is_the_one_that_proc_tells(tmp_path: Path) -> None:

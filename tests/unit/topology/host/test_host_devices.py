@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.topology.host.accelerators import Drivers, is_accelerator, read_devices
-from elaunch.topology.host.bus import Bus, Identity
+from elaunch.topology.host.accelerators import Drivers, read_devices
+from elaunch.topology.host.bus import Bus
 from elaunch.topology.host.discovery import discover
 from elaunch.topology.host.numa import read_nodes
 from elaunch.topology.host.told import Told
@@ -25,36 +25,6 @@ NODES = "sys/devices/virtual/kfd/kfd/topology/nodes"
 def ids(topology: Topology) -> list[str]:
     assert [device.index for device in topology.devices] == list(range(len(topology.devices)))
     return [device.id for device in topology.devices]
-
-
-@pytest.mark.parametrize(
-    ("what", "class_code", "vendor", "device", "counts"),
-    [
-        ("H100", 0x030200, 0x10DE, 0x2330, True),
-        ("V100 with a display class", 0x030000, 0x10DE, 0x1DB1, True),
-        ("NVSwitch", 0x068000, 0x10DE, 0x22A3, False),
-        ("audio of a GPU", 0x040300, 0x10DE, 0x10F0, False),
-        ("MI250X", 0x038000, 0x1002, 0x7408, True),
-        ("MI300X", 0x120000, 0x1002, 0x74A1, True),
-        ("Data Center GPU Max", 0x038000, 0x8086, 0x0BD5, True),
-        ("graphics of a processor", 0x030000, 0x8086, 0x9A60, False),
-        ("Xeon Phi", 0x0B4000, 0x8086, 0x225C, True),
-        ("QuickAssist", 0x0B4000, 0x8086, 0x4940, False),
-        ("NPU of a laptop", 0x120000, 0x8086, 0x7D1D, False),
-        ("Gaudi", 0x120000, 0x1DA3, 0x1020, True),
-        ("Alveo", 0x120000, 0x10EE, 0x5020, False),
-        ("ASPEED of a BMC", 0x030000, 0x1A03, 0x2000, False),
-        ("Matrox of a BMC", 0x030000, 0x102B, 0x0538, False),
-        ("display of QEMU", 0x030000, 0x1234, 0x1111, False),
-        ("display of nobody", 0x030000, None, None, False),
-        ("NIC", 0x020000, 0x15B3, 0x1021, False),
-        ("no class", None, 0x10DE, 0x2330, False),
-    ],
-)
-def test_what_counts_as_an_accelerator(
-    what: str, class_code: int | None, vendor: int | None, device: int | None, counts: bool
-) -> None:
-    assert is_accelerator(Identity(class_code, vendor, device)) is counts, what
 
 
 def information(minor: int, uuid: str = "GPU-9221d5d1-b60b-a624-bf14-0a1819cfda3b", excluded: str = "No") -> str:

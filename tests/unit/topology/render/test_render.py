@@ -9,6 +9,7 @@ import pytest
 from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.machine import Device, LinkLayer, Port, PortState
 from elaunch.topology.render.ground import Ground
+from elaunch.topology.render.nccl import chosen_by_user
 from elaunch.topology.render.rendering import render
 from tests.unit.topology.render.machines import efa, ethernet, infiniband, node, nvidia, railed
 
@@ -159,7 +160,7 @@ def test_without_a_uuid_the_agent_shows_devices_by_their_place() -> None:
 
 
 def test_amds_devices_are_shown_by_rocr_and_numbered_anew() -> None:
-    devices = [Device(f"0000:0{n}:00.0", n, uuid=f"GPU-{n}", vendor="amd") for n in range(2)]
+    devices = [Device(f"0000:0{n}:00.0", n, uuid=f"GPU-{n}", vendor="AMD") for n in range(2)]
     found = node([], devices=devices)
     assert of_rank(found, 1, virtual=True) == {"ROCR_VISIBLE_DEVICES": "GPU-1", "CUDA_VISIBLE_DEVICES": "0"}
     env = of_rank(found, 1, virtual=True, user={"HIP_VISIBLE_DEVICES": "0,1"})
@@ -188,3 +189,12 @@ def test_the_nics_that_are_told_are_those_that_the_user_chose() -> None:
 def test_roce_is_infiniband_to_nccl_whatever_its_interfaces() -> None:
     roce = Port("mlx5_0", link_layer=LinkLayer.ETHERNET, interfaces=("ens1f0np0", "bond0"), state=PortState.ACTIVE)
     assert of_rank(node([roce]))["NCCL_IB_HCA"] == "=mlx5_0"
+
+
+@pytest.mark.parametrize(
+    ("state", "way"),
+    [(PortState.ACTIVE, True), (PortState.UNKNOWN, True), (PortState.INIT, False), (PortState.DOWN, False)],
+)
+def test_a_list_of_the_users_is_a_way_where_nccl_would_take_a_port_of_it(state: PortState, way: bool) -> None:
+    ports = [infiniband("mlx5_0", state=state), infiniband("mlx5_1")]
+    assert bool(chosen_by_user({"NCCL_IB_HCA": "=mlx5_0"}, ports)) is way

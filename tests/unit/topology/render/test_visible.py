@@ -12,7 +12,7 @@ from elaunch.topology.render.visible import unlike, visible
 from tests.unit.topology.render.machines import nvidia
 
 FOUR = [nvidia(n) for n in range(4)]
-AMD = [Device(f"0000:0{n}:00.0", n, uuid=f"GPU-a{n}", vendor="amd") for n in range(4)]
+AMD = [Device(f"0000:0{n}:00.0", n, uuid=f"GPU-a{n}", vendor="AMD") for n in range(4)]
 
 
 @pytest.mark.parametrize(
