@@ -91,16 +91,19 @@ class Machine:
         return seen
 
     async def interface_of(self, address: str) -> str:
-        """The interface of this host that has ``address``, where there is hardware behind it; else ""."""
+        """The interface of this host that has ``address``; else ""."""
         if self.root != HOST or self._last is None:
             return ""
         try:
             found = await aside(read_addresses, NEXT_SECONDS) or {}
         except asyncio.TimeoutError:
             return ""
-        names = [name for name, addresses in found.items() if address in addresses]
-        known = {name: port for port in self._last.ports for name in (port.nic, *port.interfaces)}
-        return next((name for name in names if name in known and not known[name].software), "")
+        return next((name for name, addresses in found.items() if address in addresses), "")
+
+    def is_hardware(self, interface: str) -> bool:
+        """Whether there is hardware behind an interface of this host."""
+        ports = self._last.ports if self._last is not None else ()
+        return any(not port.software for port in ports if interface in (port.nic, *port.interfaces))
 
 
 def _with_names(seen: Topology, before: Topology) -> Topology:

@@ -6,10 +6,12 @@ From NCCL's documentation: ``NCCL_IB_HCA`` and ``NCCL_SOCKET_IFNAME`` are lists 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from elaunch.topology.binding import NodeBinding, RankBinding
-from elaunch.topology.machine import LinkLayer, Port
+from elaunch.topology.machine import LinkLayer, Port, Topology
 from elaunch.topology.render import sockets
 from elaunch.topology.render.ground import Ground, listed, ports_of
 from elaunch.topology.render.names import Names, complaint, differs
@@ -18,6 +20,7 @@ HCA = "NCCL_IB_HCA"
 SOCKETS = "NCCL_SOCKET_IFNAME"
 CROSS_NIC = "NCCL_CROSS_NIC"
 TOPOLOGY = "NCCL_TOPO_FILE"
+DISABLED, NET = "NCCL_IB_DISABLE", "NCCL_NET"
 
 _NO_VERBS = (LinkLayer.EFA, LinkLayer.SLINGSHOT)
 """What NCCL reaches through a plug-in of libfabric's, which has variables of its own."""
@@ -76,6 +79,39 @@ def chosen_by_user(user: Mapping[str, str], ports: Sequence[Port]) -> str:
         found = any(names.takes(port.nic) for port in up(ports))
         return f"{SOCKETS}={user[SOCKETS]}" if found else ""
     return ""
+
+
+def sockets_only(user: Mapping[str, str]) -> str:
+    """The user's own setting that keeps NCCL from RDMA, "" where there is none."""
+    if user.get(NET, "").strip().lower() == "socket":
+        return f"{NET}={user[NET]}"
+    number = re.match(r"[ \t]*[+-]?0*[1-9]", user.get(DISABLED, ""))
+    return f"{DISABLED}={user[DISABLED]}" if number else ""
+
+
+def by_sockets(topology: Topology, user: Mapping[str, str]) -> Topology:
+    """The machine as NCCL sees it where the user keeps it from RDMA: a port's interface is what is left of it."""
+    if not sockets_only(user):
+        return topology
+    every = sockets_only(user).startswith(f"{NET}=")  # the other setting leaves plug-ins be
+    dropped = [port for port in topology.ports if port.rdma] if every else verbs(topology.ports)
+    there = {port.nic for port in topology.ports}
+    left: dict[str, Port] = {}
+    for port in topology.ports:
+        if port not in dropped:
+            left[port.id] = port
+        elif port.interfaces and port.interfaces[0] not in there:
+            left.setdefault(port.interfaces[0], _interface(port))
+    return replace(topology, ports=tuple(left.values()))
+
+
+def _interface(port: Port) -> Port:
+    """The interface of a port, of a bond the bond itself."""
+    name = port.interfaces[0]
+    bond, members = ("", port.members) if name == port.bond else (port.bond, ())
+    layer = port.link_layer if port.link_layer is LinkLayer.ETHERNET else LinkLayer.UNKNOWN  # no fabric beside others
+    facts = replace(port, nic=name, number=1, rdma=False, interfaces=(name,), link_layer=layer)
+    return replace(facts, bond=bond, members=members)
 
 
 def verbs(ports: Sequence[Port]) -> tuple[Port, ...]:

@@ -53,6 +53,9 @@ def test_without_rdma_sockets_carry_the_collectives_over_the_chosen_interfaces()
     env = of_rank(found, own="eth0")
     assert env == {"NCCL_SOCKET_IFNAME": "=ens1,ens2", "GLOO_SOCKET_IFNAME": "ens1", "UCX_NET_DEVICES": "ens1,ens2"}
     assert of_rank(found, every_interface=True)["GLOO_SOCKET_IFNAME"] == "ens1,ens2"
+    # Of the interface that has the agent's address it is known that others reach it.
+    assert of_rank(found, own="ens2")["GLOO_SOCKET_IFNAME"] == "ens2"
+    assert of_rank(found, own="ens9")["GLOO_SOCKET_IFNAME"] == "ens1"
 
 
 def test_without_ports_nothing_is_said_of_a_network() -> None:
