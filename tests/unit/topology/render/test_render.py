@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -88,6 +89,7 @@ def test_slingshot_goes_through_libfabric() -> None:
         ("=mlx5_0,mlx5_1,mlx5_2", "mlx5_2 is down"),
         ("mlx5_0,mlx5_2:1", "mlx5_2:1 is down"),
         ("=mlx5_0,mlx5_9", "mlx5_9 is not on this machine"),
+        ("mlx5_0, mlx5_1", "mlx5_1 is not on this machine (here: mlx5_0:1, mlx5_1:1, mlx5_2:1), and NCCL takes blanks"),
         ("=mlx5_0", "without it, it would be =mlx5_0,mlx5_1"),
         ("", ""),
         ("^mlx5", "it leaves no port"),
@@ -201,3 +203,13 @@ def test_roce_is_infiniband_to_nccl_whatever_its_interfaces() -> None:
 def test_a_list_of_the_users_is_a_way_where_nccl_would_take_a_port_of_it(state: PortState, way: bool) -> None:
     ports = [infiniband("mlx5_0", state=state), infiniband("mlx5_1")]
     assert bool(chosen_by_user({"NCCL_IB_HCA": "=mlx5_0"}, ports)) is way
+
+
+def test_many_ports_cost_little() -> None:
+    """Rendered on the agent's event loop: a thousand ports took a minute and a half."""
+    ports = [infiniband(f"mlx5_{n}", addresses=(f"10.0.{n // 250}.{n % 250}",)) for n in range(400)]
+    found = node(ports, ranks=16)
+    begun = time.process_time()
+    of_rank(found)
+    render(found, Ground(user={"NCCL_IB_HCA": "mlx5_1", "UCX_NET_DEVICES": "mlx5_1:1"}))
+    assert time.process_time() - begun < 2
