@@ -1,9 +1,10 @@
 """A machine as a file describes it, with what only its own kernel can tell: states, addresses, which CPUs there are.
 
 The file is given because the kernel shows too little (a virtual machine without a tree), so its tree and its rates
-count. What is there at all is the kernel's to say (NCCL too drops what a file has beyond that: a file may be another
-machine's, or the whole machine's of which a container has a part), and where a process may run: of NUMA nodes and CPUs it has the last word, and where the file differs
-there, that is told. A vendor's file with its nodes swapped binds every rank to the far socket.
+count. What is there at all is the kernel's to say, and NCCL too drops what a file has beyond that: a file may be
+another machine's, or the whole machine's of which a container has a part. Where a process may run is the kernel's too:
+of NUMA nodes and CPUs it has the last word, and where the file differs there, that is told. A vendor's file with its
+nodes swapped binds every rank to the far socket.
 """
 
 from __future__ import annotations

@@ -127,7 +127,8 @@ def up(ports: Sequence[Port]) -> tuple[Port, ...]:
 def isolated(node: NodeBinding) -> bool:
     """Whether ranks are kept to rails, each to its own: no ring may then come in by one and go out by another."""
     rails = {rank.rail for rank in node.ranks if rank.rail is not None}
-    return not node.shared and len(rails) > 1
+    lists = {frozenset(port.id for port in rank.ports) for rank in node.ranks if rank.ports}
+    return not node.shared and len(rails) > 1 and len(lists) > 1
 
 
 def _several(ports: Sequence[Port]) -> set[str]:

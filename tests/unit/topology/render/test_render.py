@@ -40,6 +40,8 @@ def test_isolated_rails_are_each_ranks_own_and_not_crossed() -> None:
     assert of_rank(found, 0)["NCCL_IB_HCA"] == "=mlx5_0"
     assert of_rank(found, 1) == {"NCCL_IB_HCA": "=mlx5_1", "UCX_NET_DEVICES": "mlx5_1:1", "NCCL_CROSS_NIC": "0"}
     assert "NCCL_CROSS_NIC" not in of_rank(node(EIGHT))
+    turned = [RankBinding(n, nvidia(n), (EIGHT[n], EIGHT[1 - n]), rail=n) for n in range(2)]
+    assert "NCCL_CROSS_NIC" not in of_rank(NodeBinding(tuple(turned)))  # in another order, and all the same to NCCL
     assert "NCCL_CROSS_NIC" not in of_rank(replace(found, shared=tuple(EIGHT[:2])))
 
 
