@@ -126,7 +126,8 @@ class Binder:
         if chosen := nccl.chosen_by_user(self._user, topology.ports):
             yield replace(wishes, network=False), f"going on with {chosen}, which is set in the environment"
         ways = [name for name in own if name not in wishes.exclude]
-        if ways and wishes.nic_policy == "auto" and not any(p.rdma and not p.software for p in topology.ports):
+        free = wishes.nic_policy == "auto" and not wishes.nic_map
+        if ways and free and not any(p.rdma and not p.software for p in topology.ports):
             yield replace(wishes, network=False), f"going on by sockets: this agent is reached over {ways[0]}"
 
     def _seen(self, topology: Topology) -> Topology:

@@ -278,12 +278,15 @@ def test_where_the_agent_is_reached_is_a_way_without_rdma(
     )
 
 
-@pytest.mark.parametrize("wish", ["--exclude-nic=eth0", "--nic-policy=local", "--nic-policy=*=wlp5s0"])
+@pytest.mark.parametrize(
+    "wish", ["--exclude-nic=eth0", "--nic-policy=local", "--nic-policy=*=wlp5s0", "--nic-map={map}"]
+)
 def test_where_the_agent_is_reached_is_no_way_against_the_operators_wish(
     tmp_path: Path, script: str, monkeypatch: Any, wish: str
 ) -> None:
     card = ethernet("wlp5s0", "pci0000:35/0000:36:00.0", operstate="down")
-    binder = make(container(tmp_path / "machine", card), script, wish)
+    (tmp_path / "map").write_text("* = wlp5s0")
+    binder = make(container(tmp_path / "machine", card), script, wish.format(map=tmp_path / "map"))
     on_this_host(monkeypatch, binder, "eth0")
     with pytest.raises(NoRouteError):
         bound(binder)
