@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,6 +18,7 @@ from elaunch.agent.confinement import memory_refused
 from elaunch.agent.machine import Machine
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.summary import not_allowed, summary
+from elaunch.agent.weaker import free, weaker
 from elaunch.errors import NoRouteError, StartError, UsageError
 from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
@@ -98,9 +99,9 @@ class Binder:
         try:
             return self._bind_by(topology, wishes)
         except NoRouteError as error:
-            for weaker, sentence in self._weaker(topology, wishes, own):
+            for less, sentence in weaker(topology, wishes, own, self._user):
                 with suppress(NoRouteError):
-                    node = self._bind_by(topology, weaker)
+                    node = self._bind_by(topology, less)
                     self.machine.warn("binding_remark", f"{error}; {sentence}")
                     return node
             raise
@@ -111,31 +112,9 @@ class Binder:
         except UsageError as error:  # it was there when the agent began
             raise StartError(str(error)) from error
 
-    def _weaker(self, topology: Topology, wishes: Wishes, own: Sequence[str]) -> Iterator[tuple[Wishes, str]]:
-        """Wishes that more ports meet, the best first, each with what is to be said of it.
-
-        ``own`` are the interfaces at which this agent is reached: where there is no RDMA they are a way, be they of
-        software as all of a container are.
-        """
-        for kept in range(len(wishes.avoid) - 1, -1, -1):
-            names = ", ".join(name for name, _ in wishes.avoid[kept:])
-            yield replace(wishes, avoid=wishes.avoid[:kept]), f"going on with {names} all the same"
-        if wishes.unreachable:  # the probe asks over UDP, which a firewall may drop
-            weaker = replace(wishes, avoid=(), unreachable=())
-            yield weaker, "going on with those that the probe found to lead nowhere"
-        if chosen := nccl.chosen_by_user(self._user, topology.ports):
-            yield replace(wishes, network=False), f"going on with {chosen}, which is set in the environment"
-        ways = [name for name in own if name not in wishes.exclude]
-        free = wishes.nic_policy == "auto" and not wishes.nic_map
-        if ways and free and not any(p.rdma and not p.software for p in topology.ports):
-            yield replace(wishes, network=False), f"going on by sockets: this agent is reached over {ways[0]}"
-
     def _seen(self, topology: Topology) -> Topology:
         """With the devices that the ranks will see, counted as they count them, and the ports that they will use."""
-        wishes = self._wishes
-        if wishes.nic_policy == "auto" and not (
-            wishes.nic_map or wishes.exclude
-        ):  # these name ports that must be there
+        if free(self._wishes) and not self._wishes.exclude:  # these name ports that must be there
             topology = nccl.by_sockets(topology, self._user)
         try:
             devices = visible(self._user, topology.devices)
