@@ -320,6 +320,24 @@ def test_a_user_who_keeps_nccl_from_rdma_is_bound_to_interfaces(
     assert not any("NCCL_SOCKET_IFNAME" in rank.env for rank in bound(binder))
 
 
+def test_a_device_that_is_gone_is_told_once(server: Path, script: str) -> None:
+    binder = make(server, script)
+    devices = [rank.env["ELAUNCH_DEVICE_ID"] for rank in bound(binder)]
+    with warnings() as said:
+        bound(binder, 2)
+    assert said == []
+    (fallen, gone) = devices[:2]
+    (server / f"sys/bus/pci/devices/{gone}").unlink()
+    write(server, f"sys/bus/pci/devices/{fallen}/current_link_width", "63")
+    with warnings() as said:
+        bound(binder, 3)
+        bound(binder, 4)
+    assert said == [
+        f"device {gone} was here and is gone",
+        f"PCI function {fallen} answers no more: it has fallen off the bus",
+    ]
+
+
 def test_a_file_that_contradicts_the_kernel_is_told_of(server: Path, script: str) -> None:
     here = discover(server)
     swapped = replace(here, source="nccl-xml", devices=tuple(replace(d, numa=1 - (d.numa or 0)) for d in here.devices))
