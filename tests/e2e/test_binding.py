@@ -37,10 +37,10 @@ def server(root: Path, gpus: int) -> Path:
     return write_machine(root, functions, ports, nodes=("0", "1"), files=driver)
 
 
-def turn_off(root: Path, *nics: str) -> None:
-    for nic in nics:
+def turn_off(root: Path, *names: str) -> None:
+    for each in names:
         for name, value in (("state", "1: DOWN"), ("phys_state", "2: Polling")):
-            write(root, f"sys/class/infiniband/{nic}/ports/1/{name}", value)
+            write(root, f"sys/class/infiniband/{each}/ports/1/{name}", value)
 
 
 def environments(job: Job, generation: int, ranks: int) -> list[dict[str, str]]:
