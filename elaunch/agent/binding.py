@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -18,6 +18,7 @@ from elaunch.agent.confinement import memory_refused
 from elaunch.agent.machine import Machine
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.summary import not_allowed, summary
+from elaunch.agent.weaker import free, weaker
 from elaunch.errors import NoRouteError, StartError, UsageError
 from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
@@ -76,8 +77,10 @@ class Binder:
         wishes = replace(
             self._wishes, network=nodes > 1 and not alone, avoid=tuple(avoid), unreachable=tuple(unreachable)
         )
-        node = self._bind(self._seen(topology), wishes)
-        ground = replace(await self._ground(topology, own), ports=ports_of(node))
+        far = [address for address in own if not ipaddress.ip_address(address).is_loopback]
+        names = [name for address in far if (name := await self.machine.interface_of(address))]
+        node = self._bind(self._seen(topology), wishes, names)
+        ground = replace(await self._ground(topology, names), ports=ports_of(node))
         rendering = render(node, ground)
         self.ports_in_use = _users(node, ground)
         for text in (*node.warnings, *rendering.conflicts, *unlike(topology.devices, ground)):
@@ -91,14 +94,14 @@ class Binder:
             for rank, env in zip(node.ranks, rendering.ranks, strict=True)
         ]
 
-    def _bind(self, topology: Topology, wishes: Wishes) -> NodeBinding:
+    def _bind(self, topology: Topology, wishes: Wishes, own: Sequence[str]) -> NodeBinding:
         """Raises NoRouteError where no way is left, be it one of which something ill was told."""
         try:
             return self._bind_by(topology, wishes)
         except NoRouteError as error:
-            for weaker, sentence in self._weaker(topology, wishes):
+            for less, sentence in weaker(topology, wishes, own, self._user):
                 with suppress(NoRouteError):
-                    node = self._bind_by(topology, weaker)
+                    node = self._bind_by(topology, less)
                     self.machine.warn("binding_remark", f"{error}; {sentence}")
                     return node
             raise
@@ -109,19 +112,10 @@ class Binder:
         except UsageError as error:  # it was there when the agent began
             raise StartError(str(error)) from error
 
-    def _weaker(self, topology: Topology, wishes: Wishes) -> Iterator[tuple[Wishes, str]]:
-        """Wishes that more ports meet, the best first, each with what is to be said of it."""
-        for kept in range(len(wishes.avoid) - 1, -1, -1):
-            names = ", ".join(name for name, _ in wishes.avoid[kept:])
-            yield replace(wishes, avoid=wishes.avoid[:kept]), f"going on with {names} all the same"
-        if wishes.unreachable:  # the probe asks over UDP, which a firewall may drop
-            weaker = replace(wishes, avoid=(), unreachable=())
-            yield weaker, "going on with those that the probe found to lead nowhere"
-        if chosen := nccl.chosen_by_user(self._user, topology.ports):
-            yield replace(wishes, network=False), f"going on with {chosen}, which is set in the environment"
-
     def _seen(self, topology: Topology) -> Topology:
-        """With the devices that the ranks will see, counted as they count them."""
+        """With the devices that the ranks will see, counted as they count them, and the ports that they will use."""
+        if free(self._wishes) and not self._wishes.exclude:  # these name ports that must be there
+            topology = nccl.by_sockets(topology, self._user)
         try:
             devices = visible(self._user, topology.devices)
         except ValueError as error:
@@ -132,12 +126,11 @@ class Binder:
             return topology
         return replace(topology, devices=tuple(replace(device, index=n) for n, device in enumerate(devices)))
 
-    async def _ground(self, topology: Topology, own: list[str]) -> Ground:
+    async def _ground(self, topology: Topology, own: Sequence[str]) -> Ground:
         options = self._options
-        interfaces = [await self.machine.interface_of(address) for address in own]
         return Ground(
             user=self._user,
-            own=next(filter(None, interfaces), ""),
+            own=next((name for name in own if self.machine.is_hardware(name)), ""),
             topology_file=options.binding.nccl_file,
             every_interface=self._wishes.nic_policy == "all",
             virtual=options.virtual_local_rank,

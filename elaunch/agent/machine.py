@@ -59,6 +59,8 @@ class Machine:
             seen = await self._look(NEXT_SECONDS if self._looked else FIRST_SECONDS, nvml=not self._looked)
         self._looked = True
         if seen is not None and self._last is not None:
+            for text in _changes(seen, self._last):
+                self.warn("topology_changed", text)
             seen = _with_names(seen, self._last)
         self._last = seen or self._last
         return self._complete(self._last)
@@ -91,16 +93,29 @@ class Machine:
         return seen
 
     async def interface_of(self, address: str) -> str:
-        """The interface of this host that has ``address``, where there is hardware behind it; else ""."""
+        """The interface of this host that has ``address``; else ""."""
         if self.root != HOST or self._last is None:
             return ""
         try:
             found = await aside(read_addresses, NEXT_SECONDS) or {}
         except asyncio.TimeoutError:
             return ""
-        names = [name for name, addresses in found.items() if address in addresses]
-        known = {name: port for port in self._last.ports for name in (port.nic, *port.interfaces)}
-        return next((name for name in names if name in known and not known[name].software), "")
+        return next((name for name, addresses in found.items() if address in addresses), "")
+
+    def is_hardware(self, interface: str) -> bool:
+        """Whether there is hardware behind an interface of this host."""
+        ports = self._last.ports if self._last is not None else ()
+        return any(not port.software for port in ports if interface in (port.nic, *port.interfaces))
+
+
+def _changes(seen: Topology, before: Topology) -> list[str]:
+    """What a person should know of: devices that are gone, and what has become odd since the last look."""
+    there = {device.pci or device.id for device in seen.devices}
+    gone = [device for device in before.devices if (device.pci or device.id) not in there]
+    return [
+        *(f"device {device.id} {device.model}".rstrip() + " was here and is gone" for device in gone),
+        *(text for text in seen.notes if text not in before.notes),
+    ]
 
 
 def _with_names(seen: Topology, before: Topology) -> Topology:

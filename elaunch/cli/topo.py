@@ -36,14 +36,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     origin = str(asked.source or "")
     for path, make in _files(topology, binding, asked, origin):
         _write(path, make())
-    try:
-        if asked.json:
-            print(json.dumps(topo_documents.document(topology, binding, digest(topology)), indent=2))
-        else:
-            print(topo_show.machine(topology, binding, origin, digest(topology)))
-        sys.stdout.flush()
-    except BrokenPipeError:  # `elaunch topo | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if asked.json:
+        _say(json.dumps(topo_documents.document(topology, binding, digest(topology)), indent=2) + "\n")
+    else:
+        _say(topo_show.machine(topology, binding, origin, digest(topology)) + "\n")
     if no_route is not None:
         raise no_route
     return 0
@@ -76,9 +72,22 @@ def _files(
 
 def _write(path: Path, text: str) -> None:
     if str(path) == "-":
-        sys.stdout.write(text)
+        _say(text)
         return
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise UsageError(f"topo: cannot write {path}: {error.strerror}") from error
+
+
+def _say(text: str) -> None:
+    """On standard output, where there is one; a reader that has gone, as of `elaunch topo | head`, has seen enough."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left has nowhere to go at exit either
+        if not isinstance(error, BrokenPipeError):
+            raise UsageError(f"topo: cannot write to standard output: {error.strerror}") from error

@@ -59,7 +59,10 @@ def other_link_layer(topology: Topology, ports: list[Port]) -> dict[str, Decisio
 
 
 def slower_model(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """A slower adapter of another model is there for something else; one of the same model is degraded, and is kept."""
+    """A slower adapter of another model is there for something else; one of the same model is degraded, and is kept.
+
+    So are all where the slower ones carry more together: they are the many, and the fast one is for something else.
+    """
     model = Distances(topology).model
     rates = _rates(topology, ports)
     most = max(rates.values(), default=0.0)
@@ -71,7 +74,8 @@ def slower_model(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
         if rate is not None and rate * 2 <= most and another:
             text = f"{port.id} runs at {rate:g} Gbit/s and is another adapter than those of {most:g} Gbit/s"
             found[port.id] = Role.STORAGE if port.rdma else Role.MANAGEMENT, "slower", text
-    return found
+    carried = sum(rates[p.id] for p in ports if p.id in found)
+    return found if carried <= sum(rates[p.id] for p in ports if p.id in rates and model(p) in fast) else {}
 
 
 def _rates(topology: Topology, ports: list[Port]) -> dict[str, float]:

@@ -1,8 +1,10 @@
 """A machine as a file describes it, with what only its own kernel can tell: states, addresses, which CPUs there are.
 
 The file is given because the kernel shows too little (a virtual machine without a tree), so its tree and its rates
-count. Where a process may run is the kernel's: of NUMA nodes and CPUs it has the last word, and where the file differs
-there, that is told. A vendor's file with its nodes swapped binds every rank to the far socket.
+count. What is there at all is the kernel's to say, and NCCL too drops what a file has beyond that: a file may be
+another machine's, or the whole machine's of which a container has a part. Where a process may run is the kernel's too:
+of NUMA nodes and CPUs it has the last word, and where the file differs there, that is told. A vendor's file with its
+nodes swapped binds every rank to the far socket.
 """
 
 from __future__ import annotations
@@ -12,19 +14,24 @@ from dataclasses import replace
 
 from elaunch.topology.cpus import format_list
 from elaunch.topology.machine import Device, LinkLayer, Port, PortState, Topology
+from elaunch.topology.naming import listed
 
 
 def joined(file: Topology, host: Topology) -> tuple[Topology, tuple[str, ...]]:
     """Both in one, and a sentence for each fact in which they contradict each other. A captured tree stands alone."""
     if file.source == host.source:
         return file, ()
+    if not host.devices and not host.ports:  # the kernel tells nothing here
+        return replace(file, allowed_cpus=host.allowed_cpus), ()
     devices = [(each, _device_of(each, host.devices)) for each in file.devices]
     ports = [(each, _port_of(each, host.ports)) for each in file.ports]
     known_devices = {own.id for _, own in devices if own is not None}
     known_ports = {own.id for _, own in ports if own is not None}
     if not known_devices and not known_ports and (devices or ports):
-        text = "the file describes no device and no port of this machine: it is taken at its word"
-        return replace(file, allowed_cpus=host.allowed_cpus), (text,)
+        return host, ("the file describes no device and no port of this machine: it is not used",)
+    absent = [d.id for d, own in devices if own is None and host.devices] + [p.id for p, own in ports if own is None]
+    devices = [(each, own) for each, own in devices if own is not None or not host.devices]
+    ports = [(each, own) for each, own in ports if own is not None]
     functions = {function.address: function for function in (*host.functions, *file.functions)}
     machine = replace(
         file,
@@ -38,7 +45,7 @@ def joined(file: Topology, host: Topology) -> tuple[Topology, tuple[str, ...]]:
         allowed_cpus=host.allowed_cpus,
         notes=(*file.notes, *host.notes),
     )
-    return machine, (*_swapped(devices), *_masks(file, host))
+    return machine, (*_absent(absent), *_swapped(devices), *_masks(file, host))
 
 
 def _device_of(device: Device, here: Iterable[Device]) -> Device | None:
@@ -91,6 +98,11 @@ def _port(port: Port, own: Port | None) -> Port:
         state=own.state if own.state is not PortState.UNKNOWN else port.state,
         gdr=port.gdr,
     )
+
+
+def _absent(names: list[str]) -> list[str]:
+    """A library that is told of a NIC that is not there uses none at all, or sockets."""
+    return [f"the file describes what this machine has not, which is left out: {listed(names)}"] if names else []
 
 
 def _swapped(devices: Iterable[tuple[Device, Device | None]]) -> list[str]:

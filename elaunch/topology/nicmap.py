@@ -8,8 +8,10 @@ among, the nearest first. In ``--nic-policy`` the lines are parted by ``;``, and
 
 from __future__ import annotations
 
+import os
 import re
-from pathlib import Path
+import select
+import time
 
 from elaunch.errors import UsageError
 from elaunch.topology import pci
@@ -19,6 +21,9 @@ NicMap = tuple[tuple[str, tuple[str, ...]], ...]
 LARGEST = 1 << 20
 """Bytes of a file; a larger one is no map."""
 
+SECONDS = 10.0
+"""For the map to come through a pipe."""
+
 _UUID = re.compile(r"[A-Za-z]{2,5}-[0-9A-Za-z/-]{8,64}")
 _NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}(:[0-9]{1,3})?")
 
@@ -26,16 +31,30 @@ _NIC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}(:[0-9]{1,3})?")
 def read(path: str) -> NicMap:
     """The map in a file. Raises UsageError, with the line."""
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(LARGEST + 1)
+        data = _content(path)
     except OSError as error:
         raise UsageError(f"--nic-map {path}: {error.strerror or error}") from error
     if len(data) > LARGEST:
         raise UsageError(f"--nic-map {path}: larger than 1 MiB, so no map of NICs")
     try:
-        return parse(data.decode(), f"--nic-map {path}")
+        return parse(data.decode("utf-8-sig"), f"--nic-map {path}")
     except UnicodeDecodeError as error:
         raise UsageError(f"--nic-map {path}: no text (byte {error.start})") from error
+
+
+def _content(path: str) -> bytes:
+    """What a file or pipe holds, up to a byte too much: a pipe that nobody writes to is not waited for long."""
+    data, deadline = b"", time.monotonic() + SECONDS
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb", buffering=0) as file:
+        while len(data) <= LARGEST:
+            if not select.select([file], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                raise UsageError(f"--nic-map {path}: nothing is written to this pipe")
+            chunk = file.read(LARGEST + 1 - len(data))
+            if chunk == b"":
+                break
+            data += chunk or b""
+    return data
 
 
 def parse(text: str, where: str = "--nic-map") -> NicMap:

@@ -14,7 +14,7 @@ from elaunch.topology.picking import Known, Picked, candidates, pick
 from elaunch.topology.placing import Placed, place
 from elaunch.topology.role import Role
 from elaunch.topology.roles import roles
-from elaunch.topology.usable import refusal
+from elaunch.topology.usable import refusal, routed
 
 
 def bind(topology: Topology, slots: int, wishes: Wishes) -> NodeBinding:
@@ -57,7 +57,8 @@ def _checked(wishes: Wishes) -> tuple[str, nicmap.NicMap]:
 def _known(topology: Topology, wishes: Wishes) -> Known:
     found = roles(topology)
     numbers = rails.number([r.port for r in found if r.role is Role.COMPUTE], wishes.rails)
-    refused = {p.id: r for p in topology.ports if (r := refusal(p, wishes)) is not None}
+    by_ip = routed(r.port for r in found if r.role is Role.COMPUTE)
+    refused = {p.id: r for p in topology.ports if (r := refusal(p, wishes, by_ip=by_ip)) is not None}
     return Known(topology, Distances(topology), found, numbers, refused)
 
 

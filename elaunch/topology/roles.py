@@ -83,12 +83,14 @@ def _sockets_only(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
 
 
 def _bonds(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
-    """Bonded fabric ports serve front end and storage where plain ones are there too; a member is never used alone."""
+    """Bonded fabric ports serve front end and storage where at least as many plain ones are there; a member is never
+    used alone. Where bonds are more, they are what the machine was built for."""
     found: dict[str, Decision] = {}
     plain = [p for p in ports if not _is_bond(p) and not p.bond]
+    bonded = {p.bond or p.id for p in ports if _is_bond(p) and is_fabric(p)}
     for port in ports:
         if _is_bond(port):
-            if plain and is_fabric(port):
+            if plain and is_fabric(port) and len(bonded) <= len(plain):
                 text = f"{port.id} is a bond, and {len(plain)} ports are not: front end or storage by all signs"
                 found[port.id] = Role.MANAGEMENT, "bond", text
         elif port.bond:

@@ -12,7 +12,7 @@ import pytest
 from elaunch.topology.host.addresses import read_addresses
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Job, wait_until
-from tests.unit.topology.sysfs_tree import switched, write, write_machine
+from tests.unit.topology.sysfs_tree import nic, switched, write, write_machine
 
 pytestmark = [pytest.mark.slow]
 
@@ -37,10 +37,10 @@ def server(root: Path, gpus: int) -> Path:
     return write_machine(root, functions, ports, nodes=("0", "1"), files=driver)
 
 
-def turn_off(root: Path, *nics: str) -> None:
-    for nic in nics:
+def turn_off(root: Path, *names: str) -> None:
+    for each in names:
         for name, value in (("state", "1: DOWN"), ("phys_state", "2: Polling")):
-            write(root, f"sys/class/infiniband/{nic}/ports/1/{name}", value)
+            write(root, f"sys/class/infiniband/{each}/ports/1/{name}", value)
 
 
 def environments(job: Job, generation: int, ranks: int) -> list[dict[str, str]]:
@@ -191,7 +191,8 @@ def test_a_file_for_nccl_is_read_and_handed_on(job: MakeJob, tmp_path: Path) -> 
     file = tmp_path / "topology.xml"
     file.write_text(NCCL_FILE)
     made = job("--standalone", "--start=exec", f"--topology={file}", "--nic-policy=local", program=(TOLD,))
-    agent = made.agent()
+    card = nic("mlx5_0", "pci0000:10/0000:12:00.0", link_layer="InfiniBand")  # the kernel shows no device
+    agent = made.agent(ELAUNCH_SYSFS_ROOT=str(write_machine(tmp_path / "machine", nics=[card], nodes=("0", "1"))))
     (env,) = environments(made, 1, 1)
     assert agent.wait() == 0, agent.output()
     assert (env["NCCL_TOPO_FILE"], env["NCCL_IB_HCA"]) == (str(file), "=mlx5_0")

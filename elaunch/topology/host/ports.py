@@ -16,7 +16,7 @@ from elaunch.topology.host.interfaces import (
     read_interfaces,
     state_of,
 )
-from elaunch.topology.host.rdma import RdmaPort, read_rdma_ports
+from elaunch.topology.host.rdma import RdmaPort, gid_addresses, read_rdma_ports, without_node
 from elaunch.topology.host.tree import Tree
 from elaunch.topology.machine import LinkLayer, Port
 from elaunch.topology.naming import ordered
@@ -40,7 +40,8 @@ class _Host:
 def read_ports(tree: Tree, bus: Bus, addresses: Addresses | None) -> tuple[tuple[Port, ...], tuple[str, ...]]:
     """All ports in order, and what is odd about them. ``addresses`` None: not known."""
     host = _Host(tree, bus, read_interfaces(tree), addresses)
-    found = list(read_rdma_ports(tree))
+    every, lacking = list(read_rdma_ports(tree)), without_node(tree)
+    found = [port for port in every if port.nic not in lacking]
     by_holder: dict[str, list[Interface]] = {}
     for interface in host.interfaces.values():
         by_holder.setdefault(interface.holder, []).append(interface)
@@ -51,7 +52,8 @@ def read_ports(tree: Tree, bus: Bus, addresses: Addresses | None) -> tuple[tuple
             crowded = len(by_holder[interface.holder]) > 1
             stands_in = crowded and bool(interface.holder) and is_representor(tree, interface)
             ports.append(_plain(host, interface, stands_in))
-    return ordered(ports), tuple(port.odd for port in found if port.odd)
+    notes = [f"{nic} was left aside: there is no /dev/infiniband/{name} here" for nic, name in lacking.items()]
+    return ordered(ports), (*(port.odd for port in found if port.odd), *notes)
 
 
 def _rdma(host: _Host, port: RdmaPort, near: list[Interface]) -> Port:
@@ -73,7 +75,7 @@ def _rdma(host: _Host, port: RdmaPort, near: list[Interface]) -> Port:
         rate=rate,
         state=state,
         phys_state=port.phys_state,
-        addresses=_addresses(host, names),
+        addresses=_rdma_addresses(host, port, names),
         mtu=first.mtu if first else None,
         guid=port.guid,
         driver=facts.driver,
@@ -154,6 +156,18 @@ def _layer(bus: Bus, port: RdmaPort, address: str) -> LinkLayer:
         return LinkLayer.EFA if is_efa(identity) else port.link_layer
     named = (layer for prefix, layer in _NAMES.items() if port.nic.startswith(prefix))
     return next(named, port.link_layer)
+
+
+def _rdma_addresses(host: _Host, port: RdmaPort, names: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Of its interfaces. Where these have none (a VLAN, a bridge or a macvlan on them has), or are those of another
+    namespace, RoCE still has what its table of GIDs says."""
+    known = [name for name in names if name in host.interfaces]
+    found = _addresses(host, tuple(known))
+    if found or found is None or port.link_layer is not LinkLayer.ETHERNET:
+        return found
+    if (told := gid_addresses(host.tree, port.nic, port.number)) is not None:
+        return told
+    return found if known else None
 
 
 def _addresses(host: _Host, names: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from elaunch.topology.machine import LinkLayer, PortState
 
 _CLASS = "sys/class/infiniband"
 _CXI = "sys/class/cxi"
+_VERBS, _NODES = "sys/class/infiniband_verbs", "dev/infiniband"
+_MOST_GIDS = 256
 _RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]+)?) Gb/sec\b")
 _PORT = re.compile(r"[0-9]{1,3}")
 _CXI_NAME = re.compile(r"cxi[0-9]+")
@@ -65,6 +68,29 @@ def read_rdma_ports(tree: Tree) -> Iterator[RdmaPort]:
     for nic in tree.names(_CXI):
         if _CXI_NAME.fullmatch(nic):
             yield RdmaPort(nic, 1, 1, _place(tree, _CXI, nic)[1], LinkLayer.SLINGSHOT)
+
+
+def without_node(tree: Tree) -> dict[str, str]:
+    """By RDMA device the node under ``/dev`` that it lacks: a container shows every device in sysfs, and has the nodes
+    of those that it was given. Where the tree has no ``/dev`` at all nothing is missed."""
+    names = [name for name in tree.names(_VERBS) if name.startswith("uverbs")] if tree.names("dev") else []
+    lacking = [name for name in names if not tree.has(f"{_NODES}/{name}")]
+    return {nic: name for name in lacking if (nic := tree.text(f"{_VERBS}/{name}/ibdev"))}
+
+
+def gid_addresses(tree: Tree, nic: str, number: int) -> tuple[str, ...] | None:
+    """The IP addresses of a RoCE port's table of GIDs: those of every interface on it, be it a VLAN, a bridge, or a
+    macvlan, and in a container those of the container alone. None where there is no table."""
+    folder = f"{_place(tree, _CLASS, nic)[0]}/ports/{number}/gids"
+    found: dict[str, None] = {}
+    for name in (names := tree.names(folder)[:_MOST_GIDS]):
+        try:
+            gid = ipaddress.IPv6Address(tree.text(f"{folder}/{name}") or "")
+        except ValueError:
+            continue
+        if int(gid):
+            found[str(gid.ipv4_mapped or gid)] = None
+    return tuple(sorted(found, key=lambda text: (":" in text, text.startswith("fe80:")))) if names else None
 
 
 def _place(tree: Tree, kind: str, nic: str) -> tuple[str, str | None]:

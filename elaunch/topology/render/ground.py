@@ -52,7 +52,8 @@ class Rendering:
 def ports_of(node: NodeBinding) -> tuple[Port, ...]:
     """Every port that is known of, chosen or refused, each once."""
     chosen = [port for rank in node.ranks for port in rank.ports]
-    return tuple(dict.fromkeys([*node.shared, *chosen, *(refused.port for refused in node.refused)]))
+    every = [*node.shared, *chosen, *(refused.port for refused in node.refused)]
+    return tuple({port.id: port for port in every}.values())
 
 
 def listed(node: NodeBinding, rank: RankBinding) -> tuple[Port, ...]:

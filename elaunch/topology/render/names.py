@@ -22,17 +22,17 @@ class Names:
 
     @classmethod
     def parse(cls, text: str) -> Names:
-        """As NCCL reads it."""
-        rest = text.strip()
-        leaves_out, whole = rest.startswith("^"), rest.lstrip("^").startswith("=")
-        parts = [part.strip().partition(":") for part in rest.lstrip("^=").split(",") if part.strip()]
-        entries = ((name, int(number) if number.isdecimal() else None) for name, _, number in parts)
-        return cls(tuple(entries), leaves_out, whole)
+        """As NCCL reads it: a blank is part of a name."""
+        leaves_out = text.startswith("^")
+        rest = text.removeprefix("^")
+        parts = [part.partition(":") for part in rest.removeprefix("=").split(",")]
+        entries = ((name, int(told) if (told := number.strip()).isdecimal() else None) for name, _, number in parts)
+        return cls(tuple(entry for entry in entries if entry[0]), leaves_out, rest.startswith("="))
 
     @classmethod
     def plain(cls, text: str) -> Names:
         """Names only, each whole, as Gloo and UCX have it."""
-        return Names.parse("=" + text)
+        return Names.parse("=" + ",".join(part.strip() for part in text.split(",")))
 
     def names(self, name: str, number: int | None = None) -> bool:
         """Whether an entry is about this device or interface."""
@@ -64,7 +64,8 @@ def complaint(variable: str, text: str, names: Names, ports: Sequence[Port], ref
     strangers = names.strangers((port.nic, port.number) for port in ports)
     if strangers and not names.leaves_out:
         here = ", ".join(port.id for port in ports) or "none"
-        return f"{stays(variable, text)}: {strangers[0]} is not on this machine (here: {here})"
+        hint = ", and NCCL takes blanks for parts of names" if strangers[0] != strangers[0].strip() else ""
+        return f"{stays(variable, text)}: {strangers[0].strip()} is not on this machine (here: {here}){hint}"
     taken = [port for port in ports if names.takes(port.nic, port.number)]
     up = [port for port in taken if port.state is not PortState.DOWN]
     if not taken:

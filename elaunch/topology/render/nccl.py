@@ -6,10 +6,12 @@ From NCCL's documentation: ``NCCL_IB_HCA`` and ``NCCL_SOCKET_IFNAME`` are lists 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from elaunch.topology.binding import NodeBinding, RankBinding
-from elaunch.topology.machine import LinkLayer, Port
+from elaunch.topology.machine import LinkLayer, Port, Topology
 from elaunch.topology.render import sockets
 from elaunch.topology.render.ground import Ground, listed, ports_of
 from elaunch.topology.render.names import Names, complaint, differs
@@ -18,6 +20,7 @@ HCA = "NCCL_IB_HCA"
 SOCKETS = "NCCL_SOCKET_IFNAME"
 CROSS_NIC = "NCCL_CROSS_NIC"
 TOPOLOGY = "NCCL_TOPO_FILE"
+DISABLED, NET = "NCCL_IB_DISABLE", "NCCL_NET"
 
 _NO_VERBS = (LinkLayer.EFA, LinkLayer.SLINGSHOT)
 """What NCCL reaches through a plug-in of libfabric's, which has variables of its own."""
@@ -78,6 +81,39 @@ def chosen_by_user(user: Mapping[str, str], ports: Sequence[Port]) -> str:
     return ""
 
 
+def sockets_only(user: Mapping[str, str]) -> str:
+    """The user's own setting that keeps NCCL from RDMA, "" where there is none."""
+    if user.get(NET, "").strip().lower() == "socket":
+        return f"{NET}={user[NET]}"
+    number = re.match(r"[ \t]*[+-]?0*[1-9]", user.get(DISABLED, ""))
+    return f"{DISABLED}={user[DISABLED]}" if number else ""
+
+
+def by_sockets(topology: Topology, user: Mapping[str, str]) -> Topology:
+    """The machine as NCCL sees it where the user keeps it from RDMA: a port's interface is what is left of it."""
+    if not sockets_only(user):
+        return topology
+    every = sockets_only(user).startswith(f"{NET}=")  # the other setting leaves plug-ins be
+    dropped = [port for port in topology.ports if port.rdma] if every else verbs(topology.ports)
+    there = {port.nic for port in topology.ports}
+    left: dict[str, Port] = {}
+    for port in topology.ports:
+        if port not in dropped:
+            left[port.id] = port
+        elif port.interfaces and port.interfaces[0] not in there:
+            left.setdefault(port.interfaces[0], _interface(port))
+    return replace(topology, ports=tuple(left.values()))
+
+
+def _interface(port: Port) -> Port:
+    """The interface of a port, of a bond the bond itself."""
+    name = port.interfaces[0]
+    bond, members = ("", port.members) if name == port.bond else (port.bond, ())
+    layer = port.link_layer if port.link_layer is LinkLayer.ETHERNET else LinkLayer.UNKNOWN  # no fabric beside others
+    facts = replace(port, nic=name, number=1, rdma=False, interfaces=(name,), link_layer=layer)
+    return replace(facts, bond=bond, members=members)
+
+
 def verbs(ports: Sequence[Port]) -> tuple[Port, ...]:
     """Those that NCCL drives itself: InfiniBand, RoCE, Omni-Path."""
     return tuple(port for port in ports if port.rdma and port.link_layer not in _NO_VERBS)
@@ -91,7 +127,8 @@ def up(ports: Sequence[Port]) -> tuple[Port, ...]:
 def isolated(node: NodeBinding) -> bool:
     """Whether ranks are kept to rails, each to its own: no ring may then come in by one and go out by another."""
     rails = {rank.rail for rank in node.ranks if rank.rail is not None}
-    return not node.shared and len(rails) > 1
+    lists = {frozenset(port.id for port in rank.ports) for rank in node.ranks if rank.ports}
+    return not node.shared and len(rails) > 1 and len(lists) > 1
 
 
 def _several(ports: Sequence[Port]) -> set[str]:

@@ -12,12 +12,14 @@ def chosen(node: NodeBinding, rank: RankBinding, ground: Ground) -> tuple[str, .
     """In order; empty where the libraries may choose.
 
     With RDMA the sockets carry bootstraps only: over the interface at which the agent is reached. Without, they carry
-    the collectives, over the interfaces that the policy has chosen.
+    the collectives, over the interfaces that the policy has chosen, the agent's own first: Gloo gets only that one, and
+    of it alone is known that others reach it.
     """
     ports = listed(node, rank)
     if any(port.rdma for port in ports):
         return (ground.own,) if ground.own else ()
-    return tuple(dict.fromkeys(port.nic for port in ports))
+    names = dict.fromkeys(port.nic for port in ports)
+    return tuple(sorted(names, key=lambda name: name != ground.own))
 
 
 def conflict(variable: str, text: str, names: Names, would_be: str, node: NodeBinding) -> str:

@@ -11,7 +11,12 @@ DEVICES = "UCX_NET_DEVICES"
 
 
 def wanted(node: NodeBinding, rank: RankBinding, ground: Ground) -> dict[str, str]:
-    """Nothing for EFA and Slingshot: not every UCX can drive them, and one that cannot would find no device left."""
+    """Nothing for EFA and Slingshot: not every UCX can drive them, and one that cannot would find no device left.
+
+    Nothing either where NCCL alone was told to keep to sockets.
+    """
+    if nccl.sockets_only(ground.user):
+        return {}
     ports = listed(node, rank)
     named = nccl.verbs(ports) if any(port.rdma for port in ports) else ports
     return {DEVICES: ",".join(port.id for port in named)} if named else {}

@@ -21,7 +21,7 @@ from elaunch.cli.options import parse
 from elaunch.errors import NoRouteError, StartError, UsageError
 from elaunch.topology.host.discovery import discover
 from elaunch.topology.machine import Topology
-from tests.unit.topology.sysfs_tree import switched, write, write_machine
+from tests.unit.topology.sysfs_tree import Netdev, Nic, ethernet, switched, write, write_machine
 
 OWN = [(p.nic, p.addresses[0]) for p in discover().ports if not p.rdma and p.addresses and not p.software]
 """Interfaces of this host, each with an address."""
@@ -242,7 +242,100 @@ def test_the_interface_of_the_agents_address_is_known() -> None:
         await here.now()
         return [await here.interface_of(address) for address in (OWN[0][1], "127.0.0.1", AWAY)]
 
-    assert asyncio.run(names()) == [OWN[0][0], "", ""]
+    assert asyncio.run(names()) == [OWN[0][0], "lo", ""]
+
+
+def on_this_host(monkeypatch: Any, binder: Binder, interface: str) -> None:
+    """Have an agent take a tree for its host, where it is reached at an interface."""
+
+    async def interface_of(address: str) -> str:
+        return interface
+
+    monkeypatch.setattr(binder.machine, "interface_of", interface_of)
+
+
+def container(root: Path, *cards: Nic) -> Path:
+    """GPUs, and the interfaces of a container."""
+    return write_machine(root, switched(4, 0)[0], cards, [Netdev("eth0"), Netdev("lo")], nodes=("0-1", "5000-5001"))
+
+
+@pytest.mark.parametrize("cards", [[], [ethernet("wlp5s0", "pci0000:35/0000:36:00.0")]])
+def test_where_the_agent_is_reached_is_a_way_without_rdma(
+    tmp_path: Path, script: str, monkeypatch: Any, cards: list[Nic]
+) -> None:
+    """Containers have interfaces of software only, and their jobs ran before."""
+    binder = make(container(tmp_path / "machine", *cards), script)
+    on_this_host(monkeypatch, binder, "eth0")
+    with warnings() as said:
+        ranks = bound(binder)
+    assert not any(name.startswith(("NCCL_", "GLOO_", "UCX_")) for rank in ranks for name in rank.env)
+    assert (
+        said[0].endswith(
+            "eth0 is of software: there is no hardware behind it; lo is of software: there is no hardware"
+            " behind it; going on by sockets: this agent is reached over eth0"
+        )
+        or cards
+    )
+
+
+@pytest.mark.parametrize(
+    "wish", ["--exclude-nic=eth0", "--nic-policy=local", "--nic-policy=*=wlp5s0", "--nic-map={map}"]
+)
+def test_where_the_agent_is_reached_is_no_way_against_the_operators_wish(
+    tmp_path: Path, script: str, monkeypatch: Any, wish: str
+) -> None:
+    card = ethernet("wlp5s0", "pci0000:35/0000:36:00.0", operstate="down")
+    (tmp_path / "map").write_text("* = wlp5s0")
+    binder = make(container(tmp_path / "machine", card), script, wish.format(map=tmp_path / "map"))
+    on_this_host(monkeypatch, binder, "eth0")
+    with pytest.raises(NoRouteError):
+        bound(binder)
+
+
+def test_where_the_agent_is_reached_does_not_stand_for_rdma(server: Path, script: str, monkeypatch: Any) -> None:
+    turn_off(server, *(f"mlx5_{n}" for n in range(4)))
+    binder = make(server, script)
+    on_this_host(monkeypatch, binder, "eth0")
+    with pytest.raises(NoRouteError):
+        bound(binder)
+
+
+@pytest.mark.parametrize("told", [{"NCCL_IB_DISABLE": "1"}, {"NCCL_NET": "Socket"}])
+def test_a_user_who_keeps_nccl_from_rdma_is_bound_to_interfaces(
+    server: Path, script: str, told: dict[str, str], monkeypatch: Any
+) -> None:
+    write_machine(server, nics=[ethernet("eth0", "pci0000:35/0000:36:00.0")], nodes=("0-1", "5000-5001"))
+    turn_off(server, "mlx5_0")
+    ranks = bound(make(server, script, **told))
+    assert ranks[0].env["NCCL_SOCKET_IFNAME"] == "=ens2np0,ens1np0,ens3np0"
+    assert not {"NCCL_IB_HCA", "UCX_NET_DEVICES"} & ranks[0].env.keys()
+    assert ranks[0].env["ELAUNCH_NICS"] == "ens2np0,ens1np0,ens3np0"
+    for setting in ({"NCCL_IB_DISABLE": "0"}, {"NCCL_IB_DISABLE": ""}, {"NCCL_NET": "IB"}):
+        assert bound(make(server, script, **setting))[0].env["NCCL_IB_HCA"] == "=mlx5_2,mlx5_1,mlx5_3"
+    mapped = bound(make(server, script, "--nic-policy=*=mlx5_2", **told))
+    assert mapped[0].env["NCCL_IB_HCA"] == "=mlx5_2"
+    turn_off(server, *(f"mlx5_{n}" for n in range(4)))
+    binder = make(server, script, **told)
+    on_this_host(monkeypatch, binder, "eth0")
+    assert not any("NCCL_SOCKET_IFNAME" in rank.env for rank in bound(binder))
+
+
+def test_a_device_that_is_gone_is_told_once(server: Path, script: str) -> None:
+    binder = make(server, script)
+    devices = [rank.env["ELAUNCH_DEVICE_ID"] for rank in bound(binder)]
+    with warnings() as said:
+        bound(binder, 2)
+    assert said == []
+    (fallen, gone) = devices[:2]
+    (server / f"sys/bus/pci/devices/{gone}").unlink()
+    write(server, f"sys/bus/pci/devices/{fallen}/current_link_width", "63")
+    with warnings() as said:
+        bound(binder, 3)
+        bound(binder, 4)
+    assert said == [
+        f"device {gone} was here and is gone",
+        f"PCI function {fallen} answers no more: it has fallen off the bus",
+    ]
 
 
 def test_a_file_that_contradicts_the_kernel_is_told_of(server: Path, script: str) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -145,3 +148,41 @@ def test_without_a_route_the_machine_is_shown_and_the_exit_code_says_so(
 def test_machines_of_others(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = document(capsys, "--from", FOLDER / name)
     assert len(found["binding"]["ranks"]) == 8  # type: ignore[index]
+
+
+def spoken(*words: object, stdout: object = None, **environ: str) -> tuple[int, str]:
+    """Exit code and standard error of a process of its own."""
+    command = [sys.executable, "-m", "elaunch", "topo", *map(str, words)]
+    done = subprocess.run(
+        command, stdout=stdout, stderr=subprocess.PIPE, env={**os.environ, **environ}, timeout=60, check=False
+    )  # type: ignore[call-overload]
+    return done.returncode, done.stderr.decode()
+
+
+@pytest.mark.parametrize("words", [[], ["--json"], ["--svg", "-"]])
+def test_a_full_disk_under_standard_output_is_told(xml: Path, words: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        code, said = spoken("--from", xml, *words, stdout=full)
+    assert (code, said) == (2, "elaunch: error: topo: cannot write to standard output: No space left on device\n")
+
+
+def test_a_reader_that_has_gone_has_seen_enough(xml: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert spoken("--from", xml, "--svg", "-", "--nccl-xml", "-", stdout=writing) == (0, "")
+    os.close(writing)
+
+
+def test_without_standard_output_files_are_written(xml: Path, tmp_path: Path) -> None:
+    line = f"exec >&-; exec {sys.executable} -m elaunch topo --from {xml} --svg - --nccl-xml {tmp_path / 'file'}"
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (tmp_path / "file").read_text().startswith("<system")
+
+
+def test_files_are_utf_8_whatever_the_locale(xml: Path, tmp_path: Path) -> None:
+    odd = tmp_path / os.fsdecode(b"m\xff\xc3\xa9.xml")
+    odd.write_bytes(xml.read_bytes())
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    assert spoken("--from", odd, "--svg", tmp_path / "file", stdout=subprocess.DEVNULL, **locale) == (0, "")
+    ET.fromstring((tmp_path / "file").read_bytes())

@@ -86,15 +86,35 @@ def test_where_the_kernel_knows_no_node_the_file_does() -> None:
     assert (said, [d.numa for d in machine.devices]) == ((), [0, 1])
 
 
-def test_another_machines_file_is_taken_at_its_word_and_told() -> None:
-    elsewhere = replace(
-        FILE,
-        devices=(Device("0000:77:00.0", 0, "0000:77:00.0"),),
-        ports=(Port("mlx5_9", pci="0000:78:00.0"),),
+ELSEWHERE = replace(
+    FILE,
+    devices=(Device("0000:77:00.0", 0, "0000:77:00.0"),),
+    ports=(Port("mlx5_9", pci="0000:78:00.0"),),
+)
+
+
+def test_another_machines_file_is_not_used_and_told() -> None:
+    assert joined(ELSEWHERE, HOST) == (
+        HOST,
+        ("the file describes no device and no port of this machine: it is not used",),
     )
-    machine, said = joined(elsewhere, HOST)
-    assert machine == replace(elsewhere, allowed_cpus=HOST.allowed_cpus)
-    assert said == ("the file describes no device and no port of this machine: it is taken at its word",)
+    interfaces = Topology("sysfs", ports=(Port("eth0", rdma=False),))
+    assert joined(ELSEWHERE, interfaces)[0] == interfaces
+
+
+def test_where_the_kernel_shows_nothing_the_file_is_all() -> None:
+    assert joined(ELSEWHERE, Topology("sysfs", allowed_cpus=(0,))) == (replace(ELSEWHERE, allowed_cpus=(0,)), ())
+
+
+def test_what_the_file_has_beyond_this_machine_is_left_out_and_told() -> None:
+    """A container has a part of the machine that the file describes: its one GPU is number 0, the file's number 1."""
+    part = replace(HOST, devices=(replace(HOST.devices[1], index=0),), ports=HOST.ports[1:])
+    machine, said = joined(FILE, part)
+    assert said == (f"the file describes what this machine has not, which is left out: {GPUS[0]}, mlx5_0:1",)
+    assert ([d.pci for d in machine.devices], [p.nic for p in machine.ports]) == ([GPUS[1]], ["mlx5_1"])
+    blind, said = joined(FILE, replace(part, devices=()))
+    assert ([d.pci for d in blind.devices], [p.nic for p in blind.ports]) == (GPUS, ["mlx5_1"])
+    assert said == ("the file describes what this machine has not, which is left out: mlx5_0:1",)
 
 
 def test_a_text_without_addresses_is_about_devices_by_number_and_ports_by_name() -> None:

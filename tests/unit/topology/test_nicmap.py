@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from elaunch.errors import UsageError
+from elaunch.topology import nicmap
 from elaunch.topology.nicmap import LARGEST, parse, parse_inline, read
 
 MAP = """\
@@ -71,3 +73,26 @@ def test_files_that_are_no_maps(tmp_path: Path) -> None:
     path.write_bytes(b"#" * (LARGEST + 1))
     with pytest.raises(UsageError, match="larger than 1 MiB"):
         read(str(path))
+
+
+def test_a_map_through_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nicmap, "SECONDS", 0.1)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UsageError, match="nothing is written to this pipe"):
+        nicmap.read(str(pipe))
+    reading, writing = os.pipe()
+    os.write(writing, "\ufeff0 = mlx5_0\r\n".encode())
+    with pytest.raises(UsageError, match="nothing is written to this pipe"):
+        nicmap.read(f"/dev/fd/{reading}")
+    os.write(writing, b"1 = mlx5_1")
+    os.close(writing)
+    assert nicmap.read(f"/dev/fd/{reading}") == (("1", ("mlx5_1",)),)
+    os.close(reading)
+
+
+def test_a_map_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "map").write_bytes("\ufeff0 = mlx5_0\r\n".encode())
+    assert nicmap.read(str(tmp_path / "map")) == (("0", ("mlx5_0",)),)
+    with pytest.raises(UsageError, match="larger than 1 MiB"):
+        nicmap.read("/dev/zero")

@@ -145,6 +145,17 @@ def test_roce_without_an_address_is_refused_only_where_addresses_are_known() -> 
     assert first(bind(some, 4, Wishes())) == ["mlx5_2"] * 4
 
 
+def test_a_link_local_address_is_enough_for_roce_only_where_no_port_has_a_better_one() -> None:
+    """A port that lost its address keeps that one, and cannot reach the others' addresses from it."""
+    local = roce(machines.pairs(), addresses=("fe80::1",))
+    assert len(bind(local, 4, Wishes()).shared) == 4
+    binding = bind(machines.changed(local, "mlx5_2", addresses=("10.0.0.1",)), 4, Wishes())
+    assert {p.nic for p in binding.shared} == {"mlx5_2"}
+    assert set(refused(binding).values()) == {"no_address"}
+    storage = machines.changed(roce(machines.dgx_like(), addresses=("fe80::1",)), "mlx5_1", addresses=("10.0.0.1",))
+    assert len(bind(storage, 8, Wishes()).shared) == 8
+
+
 def test_infiniband_needs_no_address() -> None:
     infiniband = replace(machines.pairs(), ports=tuple(replace(p, addresses=()) for p in machines.pairs().ports))
     assert len(bind(infiniband, 4, Wishes()).shared) == 4

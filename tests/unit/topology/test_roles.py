@@ -103,6 +103,30 @@ def test_bonds_are_compute_where_nothing_else_is() -> None:
     assert compute(machine.topology()) == ["mlx5_bond_0", "mlx5_bond_1"]
 
 
+def test_bonds_are_compute_where_they_are_more_than_what_is_plain() -> None:
+    """Each rail a bond, and one card for management."""
+    machine = Machine()
+    for number in range(4):
+        switch = machine.switch(number // 2)
+        switch.gpu()
+        name = f"mlx5_bond_{number}"
+        switch.nic(nic=name, bond=f"bond{number}", members=("a", "b"), **ETHERNET)
+    machine.nic(machine.root_port(0), 0, nic="mlx5_9", **ETHERNET)
+    found = by_name(machine.topology())
+    assert found["mlx5_9"] == ("storage", "far")
+    assert compute(machine.topology()) == [f"mlx5_bond_{n}" for n in range(4)]
+
+
+def test_slower_adapters_are_compute_where_they_carry_more_together() -> None:
+    machine = Machine(nodes=1)
+    for _ in range(4):
+        switch = machine.switch(0)
+        switch.gpu()
+        switch.nic(rate=200.0, model=CX6)
+    switch.nic(rate=400.0)
+    assert len(compute(machine.topology())) == 5
+
+
 def test_a_bond_of_interfaces_carries_and_its_members_do_not() -> None:
     machine = Machine()
     machine.gpu(machine.root_port(0), 0)

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from elaunch.topology.host.bus import Bus
 from elaunch.topology.host.discovery import discover
+from elaunch.topology.host.ports import read_ports
+from elaunch.topology.host.tree import Tree
 from elaunch.topology.machine import LinkLayer, Port, PortState
 from tests.unit.topology.sysfs_tree import Function, Netdev, Nic, ethernet, link, nic, write, write_machine
 
@@ -291,3 +294,54 @@ def test_an_rdma_device_of_software_has_the_interface_that_it_rides_on(tmp_path:
     assert found["scif0:1"].software
     assert found["rxe0:1"].interfaces == ("eth0",)
     assert found["scif0:1"].state is PortState.UNKNOWN
+
+
+def seen(root: Path, addresses: dict[str, tuple[str, ...]]) -> dict[str, Port]:
+    """The ports of a tree as of this host, whose interfaces have these addresses."""
+    tree = Tree(root)
+    return {port.id: port for port in read_ports(tree, Bus(tree, ()), addresses)[0]}
+
+
+def gids(root: Path, rdma: str, *told: str) -> None:
+    for number, gid in enumerate(told):
+        write(root, f"sys/class/infiniband/{rdma}/ports/1/gids/{number}", gid)
+
+
+ZERO = "0000:0000:0000:0000:0000:0000:0000:0000"
+LOCAL = "fe80:0000:0000:0000:a4ed:ccff:fe8b:1994"
+TEN = "0000:0000:0000:0000:0000:ffff:0a98:000c"
+
+
+@pytest.mark.parametrize("netdev", ["eth1", ""])
+def test_a_roce_port_whose_address_is_on_what_rests_on_its_interface(tmp_path: Path, netdev: str) -> None:
+    """A VLAN or a bridge on it; in a container a macvlan, whose interface below is another namespace's."""
+    write_machine(tmp_path, nics=[nic("mlx5_0", CARD, netdev)], netdevs=[Netdev("net1", lowers=("eth1",))])
+    gids(tmp_path, "mlx5_0", LOCAL, ZERO, TEN)
+    assert seen(tmp_path, {"net1": ("10.152.0.12",)})["mlx5_0:1"].addresses == (
+        "10.152.0.12",
+        "fe80::a4ed:ccff:fe8b:1994",
+    )
+    assert seen(tmp_path, {"eth1": ("10.1.1.1",)})["mlx5_0:1"].addresses == (
+        ("10.1.1.1",) if netdev else ("10.152.0.12", "fe80::a4ed:ccff:fe8b:1994")
+    )
+
+
+def test_a_roce_port_without_any_address(tmp_path: Path) -> None:
+    write_machine(tmp_path, nics=[nic("mlx5_0", CARD, "eth1"), nic("mlx5_1", OTHER)])
+    assert seen(tmp_path, {"eth1": ()})["mlx5_0:1"].addresses == ()
+    assert seen(tmp_path, {})["mlx5_1:1"].addresses is None  # its interface is not to be seen here, nor is its table
+    gids(tmp_path, "mlx5_0", ZERO, ZERO, "no gid")
+    gids(tmp_path, "mlx5_1", ZERO)
+    assert [port.addresses for port in seen(tmp_path, {"eth1": ()}).values()] == [(), ()]
+
+
+def test_an_rdma_device_that_this_container_was_not_given(tmp_path: Path) -> None:
+    write_machine(tmp_path, nics=[nic("mlx5_0", CARD, "eth0"), nic("mlx5_1", OTHER, "eth1")])
+    for number in (0, 1):
+        write(tmp_path, f"sys/class/infiniband_verbs/uverbs{number}/ibdev", f"mlx5_{number}")
+    assert list(ports(tmp_path)) == ["mlx5_0:1", "mlx5_1:1"]  # a captured tree has no /dev
+    write(tmp_path, "dev/infiniband/uverbs1", "")
+    assert list(ports(tmp_path)) == ["eth0", "mlx5_1:1"]
+    assert discover(tmp_path).notes == ("mlx5_0 was left aside: there is no /dev/infiniband/uverbs0 here",)
+    (tmp_path / "dev/infiniband/uverbs1").unlink()
+    assert list(ports(tmp_path)) == ["eth0", "eth1"]

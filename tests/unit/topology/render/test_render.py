@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -39,6 +40,8 @@ def test_isolated_rails_are_each_ranks_own_and_not_crossed() -> None:
     assert of_rank(found, 0)["NCCL_IB_HCA"] == "=mlx5_0"
     assert of_rank(found, 1) == {"NCCL_IB_HCA": "=mlx5_1", "UCX_NET_DEVICES": "mlx5_1:1", "NCCL_CROSS_NIC": "0"}
     assert "NCCL_CROSS_NIC" not in of_rank(node(EIGHT))
+    turned = [RankBinding(n, nvidia(n), (EIGHT[n], EIGHT[1 - n]), rail=n) for n in range(2)]
+    assert "NCCL_CROSS_NIC" not in of_rank(NodeBinding(tuple(turned)))  # in another order, and all the same to NCCL
     assert "NCCL_CROSS_NIC" not in of_rank(replace(found, shared=tuple(EIGHT[:2])))
 
 
@@ -53,6 +56,9 @@ def test_without_rdma_sockets_carry_the_collectives_over_the_chosen_interfaces()
     env = of_rank(found, own="eth0")
     assert env == {"NCCL_SOCKET_IFNAME": "=ens1,ens2", "GLOO_SOCKET_IFNAME": "ens1", "UCX_NET_DEVICES": "ens1,ens2"}
     assert of_rank(found, every_interface=True)["GLOO_SOCKET_IFNAME"] == "ens1,ens2"
+    # Of the interface that has the agent's address it is known that others reach it.
+    assert of_rank(found, own="ens2")["GLOO_SOCKET_IFNAME"] == "ens2"
+    assert of_rank(found, own="ens9")["GLOO_SOCKET_IFNAME"] == "ens1"
 
 
 def test_without_ports_nothing_is_said_of_a_network() -> None:
@@ -85,6 +91,7 @@ def test_slingshot_goes_through_libfabric() -> None:
         ("=mlx5_0,mlx5_1,mlx5_2", "mlx5_2 is down"),
         ("mlx5_0,mlx5_2:1", "mlx5_2:1 is down"),
         ("=mlx5_0,mlx5_9", "mlx5_9 is not on this machine"),
+        ("mlx5_0, mlx5_1", "mlx5_1 is not on this machine (here: mlx5_0:1, mlx5_1:1, mlx5_2:1), and NCCL takes blanks"),
         ("=mlx5_0", "without it, it would be =mlx5_0,mlx5_1"),
         ("", ""),
         ("^mlx5", "it leaves no port"),
@@ -198,3 +205,13 @@ def test_roce_is_infiniband_to_nccl_whatever_its_interfaces() -> None:
 def test_a_list_of_the_users_is_a_way_where_nccl_would_take_a_port_of_it(state: PortState, way: bool) -> None:
     ports = [infiniband("mlx5_0", state=state), infiniband("mlx5_1")]
     assert bool(chosen_by_user({"NCCL_IB_HCA": "=mlx5_0"}, ports)) is way
+
+
+def test_many_ports_cost_little() -> None:
+    """Rendered on the agent's event loop: a thousand ports took a minute and a half."""
+    ports = [infiniband(f"mlx5_{n}", addresses=(f"10.0.{n // 250}.{n % 250}",)) for n in range(400)]
+    found = node(ports, ranks=16)
+    begun = time.process_time()
+    of_rank(found)
+    render(found, Ground(user={"NCCL_IB_HCA": "mlx5_1", "UCX_NET_DEVICES": "mlx5_1:1"}))
+    assert time.process_time() - begun < 2
