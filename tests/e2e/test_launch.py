@@ -6,6 +6,7 @@ import pytest
 
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import Job
+from tests.etcd.servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
@@ -97,14 +98,6 @@ def test_an_etcd_whose_name_is_unknown_is_one_line(job: MakeJob) -> None:
     lines = [line for line in agent.output().splitlines() if "warning" not in line]
     assert len(lines) == 1, agent.output()
     assert "no-such-host.invalid:2379" in lines[0]
-
-
-def free_port() -> int:
-    """A port that was free a moment ago: what a user who names a port has as well."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def test_who_waits_for_a_node_says_so_and_needs_no_etcd_to_be_understood(job: MakeJob) -> None:

@@ -18,6 +18,7 @@ from elaunch.agent.confinement import memory_refused
 from elaunch.agent.program import Program
 from elaunch.agent.start import RankStart
 from tests.e2e.spawning import PROGRAMS, Bench, Result, environment, python
+from tests.etcd.servers import free_port
 from tests.programs import endings
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
@@ -284,8 +285,7 @@ def test_a_program_can_open_a_store_at_a_port_of_its_own(start: str, warm: Bench
         "d.init_process_group('gloo', rank=int(os.environ['RANK']), world_size=2)\n"
         "t = torch.ones(1); d.all_reduce(t); print(t.item()); d.destroy_process_group()\n"
     )
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     more = {"TORCHELASTIC_USE_AGENT_STORE": "True", "ELAUNCH_GENERATION": "1", "ELAUNCH_STORE_PORT": "1"}
     bench = warm if start == "warm" else exec_
     results = bench.run([python("script", program, str(port))] * 2, tmp_path / "out", **more, MASTER_ADDR="127.0.0.1")

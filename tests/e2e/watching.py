@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from elaunch.agent.progress import Pages
 from elaunch.agent.start import RankStart
 from elaunch.progress import RankProgress
 from tests.e2e.spawning import PROGRAMS, ROOT, SECONDS, Bench, environment, python
+from tests.etcd.servers import free_port
 
 
 def installed(folder: Path) -> dict[str, str]:
@@ -32,7 +32,7 @@ class Watched:
         self.pages = Pages()
         self.pages.open(0, world)
         folder.mkdir(exist_ok=True)
-        port = str(_free_port())
+        port = str(free_port())
         starts = [self._start(bench, rank, world, port) for rank in range(world)]
         self.pids = bench.do(bench.spawner.start(starts, None, world))
         self.pages.started(self.pids)
@@ -72,9 +72,3 @@ class Watched:
 
     def close(self) -> None:
         self.pages.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import ipaddress
+import os
+import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
+from typing import IO
 
 from elaunch.rendezvous.embedded import find_etcd
 from elaunch.rendezvous.endpoints import Credentials
@@ -19,10 +24,26 @@ from elaunch.rendezvous.endpoints import Credentials
 START_TIMEOUT = 30.0
 
 
+PORTS = range(15_000, 32_000)  # below those that the kernel gives to connections: none of them takes one in between
+_LOCKS = Path(tempfile.gettempdir()) / f"elaunch-test-ports-{os.getuid()}"
+_held: list[IO[bytes]] = []
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port of this process for as long as it lives: a lock keeps other processes of the tests away from it."""
+    _LOCKS.mkdir(exist_ok=True)
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        lock = (_LOCKS / str(port)).open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with socket.socket() as probe:
+                probe.bind(("", port))
+        except OSError:
+            lock.close()
+            continue
+        _held.append(lock)
+        return port
+    raise AssertionError("no port is free")
 
 
 @dataclass

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from elaunch.agent.health import PORT, health_port
+from tests.etcd.servers import free_port
 
 
 async def ask(port: int, request: bytes) -> bytes:
@@ -18,11 +19,6 @@ async def ask(port: int, request: bytes) -> bytes:
     answer = await asyncio.wait_for(reader.read(), 10)
     writer.close()
     return answer
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def test_any_request_is_answered_with_200() -> None:
