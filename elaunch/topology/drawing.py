@@ -44,7 +44,7 @@ def svg(root: Branch, binding: NodeBinding | None, title: str) -> str:
     page = _laid(root, _PAGE, _PAGE)
     places = {box.branch.key: box for box in _all(page) if box.branch.key}
     ways = _ways(binding, places) if binding is not None else []
-    used = {key for way in ways for key in way[:2]}
+    used = {key for way in ways for key in way[:2]} | {port.id for port in (binding.shared if binding else ())}
     width, height = page.width + 2 * _PAGE, page.height + 2 * _PAGE
     lines = [_line(places[device], places[port], first) for device, port, first in ways]
     ranks = {rank.device.id: rank.local_rank for rank in binding.ranks if rank.device} if binding else {}
