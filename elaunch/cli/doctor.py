@@ -21,7 +21,7 @@ _TEXT = (
 )
 _EPILOG = "Exit codes: 0 nothing is wrong but for warnings, 1 something is, else as for the operator's commands."
 _PATIENCE = 20.0  # seconds for the drivers
-_COLUMN = 100  # characters of a line of text
+_COLUMN = 86  # characters of a line of text
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
