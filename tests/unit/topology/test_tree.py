@@ -98,3 +98,15 @@ def test_no_box_stands_outside_of_the_picture_or_on_another() -> None:
     for number, (x, y, w, h) in enumerate(boxes):
         for X, Y, W, H in boxes[number + 1 :]:
             assert x + w <= X or x >= X + W or y + h <= Y or y >= Y + H
+
+
+def test_lines_between_boxes_of_one_column_part_and_stay_in_the_picture() -> None:
+    devices = tuple(Device(f"GPU{n}", n, numa=0) for n in range(2))
+    ports = tuple(Port(f"mlx5_{n}") for n in range(2))
+    flat = Topology("nvidia-smi", devices, ports, numa=(NumaNode(0),))
+    ranks = tuple(RankBinding(n, device=devices[n], ports=(ports[1 - n],)) for n in range(2))
+    root = ET.fromstring(svg(tree(flat), NodeBinding(ranks=ranks), ""))
+    paths = [path.get("d", "") for path in root.findall("{http://www.w3.org/2000/svg}path")]
+    bends = [float(path.split("C")[1].split(",")[0]) for path in paths]
+    assert len(set(bends)) == 2
+    assert max(bends) < float(root.get("width", "0"))
