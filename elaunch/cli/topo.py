@@ -49,9 +49,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 def _bound(topology: Topology, asked: Asked) -> tuple[NodeBinding | None, NoRouteError | None]:
     """What the ranks asked for are given, else one for each device; or why there is no route for them."""
     slots = asked.slots or len(topology.devices)
+    wishes = resolve_binding(asked.values, slots or 1, {})[0].wishes  # refuses bad input also where nothing is bound
     if not slots:
         return None, None
-    wishes = resolve_binding(asked.values, slots, {})[0].wishes
     try:
         return bind(topology, slots, wishes), None
     except NoRouteError as error:

@@ -122,6 +122,7 @@ def test_a_captured_tree_can_stand_for_this_host(monkeypatch: pytest.MonkeyPatch
         (("--from", "XML", "--nproc-per-node", "-1"), "expected a number from 0 to 10000"),
         (("--from", "XML", "--svg", "/nowhere/x.svg"), "cannot write /nowhere/x.svg"),
         (("--probe", "off"), "unrecognized arguments: --probe off"),
+        (("--rails", "0"), "--rails=0: expected 1 or more"),
         (("--bogus",), "unrecognized arguments: --bogus"),
         (("here",), "unrecognized arguments: here"),
     ],
