@@ -117,9 +117,9 @@ def _digests(claims: Sequence[Claim]) -> str:
     known = [claim for claim in claims if claim.digest]
     if any(claim.asymmetry for claim in claims):
         return ""
-    has = "has the topology {}", "have the topology {}"
+    has = "has the topology {:.12}", "have the topology {:.12}"  # as many digits as elaunch topo shows
     text = differing(known, lambda claim: claim.digest, *has)
-    return f"{text}: the machines differ (--allow-asymmetry lets them)" if text else ""
+    return f"{text}: the machines differ (elaunch topo shows each; --allow-asymmetry lets them)" if text else ""
 
 
 def differing(claims: Sequence[Claim], value: Callable[[Claim], Hashable], one: str, several: str) -> str:

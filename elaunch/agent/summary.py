@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from elaunch.topology.binding import NodeBinding, RankBinding
 from elaunch.topology.cpus import CpuSet, format_list
+from elaunch.topology.left_out import alike
 from elaunch.topology.machine import Port
 
 _TOLD = ("down", "init", "no_address", "excluded", "degraded", "unreachable")
@@ -17,10 +18,10 @@ _MOST = 4
 def summary(node: NodeBinding) -> str:
     """Ports, CPUs, and which ports are left out why; "" where nothing is bound."""
     parts = [_ports(node), _cpus(node.ranks)]
-    left_out = [refused.text for refused in node.refused if refused.code in _TOLD]
-    if parts[0] and left_out:
-        more = f" and {len(left_out) - _MOST} more" if len(left_out) > _MOST else ""
-        parts.append(f"without {'; '.join(left_out[:_MOST])}{more}")
+    unused = alike(refused for refused in node.refused if refused.code in _TOLD)
+    if parts[0] and unused:
+        more = f"; and {len(unused) - _MOST} more" if len(unused) > _MOST else ""
+        parts.append(f"not used: {'; '.join(unused[:_MOST])}{more}")
     return "; ".join(filter(None, parts))
 
 

@@ -21,7 +21,7 @@ _TEXT = (
 )
 _EPILOG = "Exit codes: 0 nothing is wrong but for warnings, 1 something is, else as for the operator's commands."
 _PATIENCE = 20.0  # seconds for the drivers
-_COLUMN = 100  # characters of a line of text
+_COLUMN = 86  # characters of a line of text
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -29,7 +29,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     parser = operator_parser("elaunch doctor", _TEXT, _EPILOG, _arguments)
     arguments = parser.parse_args([spelled(word) for word in argv])
     try:
-        return _host(arguments.json) if arguments.job is None else asyncio.run(_job(arguments, environ))
+        return _host(arguments.json, environ) if arguments.job is None else asyncio.run(_job(arguments, environ))
     except BrokenPipeError:  # `elaunch doctor | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -45,22 +45,23 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timeout", type=seconds, default=20.0, metavar="SECONDS", help="wait so long for a job (20)")
 
 
-def _host(as_json: bool) -> int:
+def _host(as_json: bool, environ: Mapping[str, str]) -> int:
     from elaunch.doctor.checks import examine
     from elaunch.doctor.gathering import gather
 
-    host = gather(asyncio.run(_machine()))
+    host = gather(asyncio.run(_machine(environ)))
     found = [dataclasses.asdict(complaint) for complaint in examine(host)]
     return _told({"host": host.name}, f"host {host.name}", found, as_json)
 
 
-async def _machine() -> Any:
+async def _machine(environ: Mapping[str, str]) -> Any:
     """What this host has; None where a driver does not answer in time."""
     from elaunch.agent.aside import aside
+    from elaunch.agent.machine import sysfs_root
     from elaunch.topology.host.discovery import discover
 
     try:
-        return await aside(discover, _PATIENCE)
+        return await aside(lambda: discover(sysfs_root(environ)), _PATIENCE)
     except asyncio.TimeoutError:
         return None
 
@@ -81,7 +82,7 @@ def _told(head: dict[str, Any], title: str, found: list[dict[str, Any]], as_json
         print(title)
         for finding in found:
             print(*_lines(finding), sep="\n")
-        if not found:
+        if not found and "answer" not in head:  # a job's says it
             print("nothing is wrong")
         sys.stdout.flush()
     return 1 if any(finding["severity"] == "error" for finding in found) else 0

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-_HEAD = ("RANK", "LOCAL", "HOST", "PID", "PHASE", "STEP", "BACKEND", "DEVICE", "NICS", "NUMA", "START")
+from elaunch.cli.table import few
+
+_HEAD = ("RANK", "LOCAL", "HOST", "PID", "PHASE", "STEP", "BACKEND", "DEVICE", "NICS", "RAIL", "NUMA", "START")
+_NICS_SHOWN = 2
+_SHORTEST = 0.01  # seconds that are told
 
 
 def rank_rows(ranks: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -18,7 +22,6 @@ def rank_rows(ranks: Sequence[dict[str, Any]]) -> list[tuple[str, ...]]:
 def _row(rank: dict[str, Any]) -> tuple[str, ...]:
     start = rank["start"] or {}
     device = " ".join(filter(None, [start.get("logical_device"), start.get("device_id")]))
-    rail = f" rail {start['rail']}" if start.get("rail") else ""
     return (
         str(rank["rank"]),
         str(start.get("local_rank", "-")),
@@ -28,7 +31,8 @@ def _row(rank: dict[str, Any]) -> tuple[str, ...]:
         str(rank["step"]) if rank["step"] is not None else "-",
         _backend(start),
         device or "-",
-        f"{start.get('nics', '')}{rail}".strip() or "-",
+        few(list(filter(None, start.get("nics", "").split(","))), _NICS_SHOWN) or "-",
+        start.get("rail") or "-",
         start.get("numa_node") or "-",
         _seconds(start),
     )
@@ -41,9 +45,9 @@ def _backend(start: dict[str, Any]) -> str:
 
 
 def _seconds(start: dict[str, Any]) -> str:
-    """``import 3.1 s, store 0.01 s, exchange 0.2 s, connect 0.3 s``: those that it has been through."""
+    """``import 3.1 s, store 0.01 s, exchange 0.2 s, connect 0.3 s``: those that took time."""
     if start.get("fault") or start.get("error"):
         return str(start.get("fault") or start.get("error"))
     names = {"import": "import", "rendezvous": "store", "exchange": "exchange", "communicator": "connect"}
     told = [(word, start.get(f"{name}_seconds", 0.0)) for name, word in names.items()]
-    return ", ".join(f"{word} {seconds:.2g} s" for word, seconds in told if seconds) or "-"
+    return ", ".join(f"{word} {seconds:.2g} s" for word, seconds in told if seconds >= _SHORTEST) or "-"

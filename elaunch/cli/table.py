@@ -16,6 +16,12 @@ def table(rows: Iterable[Sequence[str]], sides: str = "") -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def few(names: Sequence[str], most: int) -> str:
+    """The first of many; the document has all."""
+    more = len(names) - most
+    return ",".join(names[:most]) + (f" +{more}" if more > 0 else "")
+
+
 def plain(text: str) -> str:
     """``text`` with control characters written out: what others wrote does not steer a terminal."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)

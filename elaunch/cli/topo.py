@@ -37,24 +37,25 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     for path, make in _files(topology, binding, asked, origin):
         _write(path, make())
     if asked.json:
-        _say(json.dumps(topo_documents.document(topology, binding, digest(topology)), indent=2) + "\n")
+        _say(json.dumps(topo_documents.document(topology, binding, digest(topology), no_route), indent=2) + "\n")
     else:
-        _say(topo_show.machine(topology, binding, origin, digest(topology)) + "\n")
-    if no_route is not None:
+        unsaid = str(no_route) if no_route is not None and not asked.slots else None
+        _say(topo_show.machine(topology, binding, origin, digest(topology), unsaid) + "\n")
+    if no_route is not None and asked.slots:
         raise no_route
     return 0
 
 
 def _bound(topology: Topology, asked: Asked) -> tuple[NodeBinding | None, NoRouteError | None]:
-    """What the ranks asked for are given, else one for each device; without a route the machine is shown too."""
+    """What the ranks asked for are given, else one for each device; or why there is no route for them."""
     slots = asked.slots or len(topology.devices)
+    wishes = resolve_binding(asked.values, slots or 1, {})[0].wishes  # refuses bad input also where nothing is bound
     if not slots:
         return None, None
-    wishes = resolve_binding(asked.values, slots, {})[0].wishes
     try:
         return bind(topology, slots, wishes), None
     except NoRouteError as error:
-        return None, error if asked.slots else None
+        return None, error
 
 
 def _files(

@@ -12,8 +12,13 @@ from elaunch.topology.distance import Distances
 from elaunch.topology.machine import Topology
 
 
-def document(topology: Topology, binding: NodeBinding | None, digest: str) -> dict[str, Any]:
-    """``elaunch topo --json``: everything known of the machine, how far each port is from each device, the binding."""
+def document(
+    topology: Topology, binding: NodeBinding | None, digest: str, no_route: Exception | None = None
+) -> dict[str, Any]:
+    """``elaunch topo --json``: everything known of the machine, how far each port is from each device, the binding.
+
+    ``no_route``: why there is none, where ports are to blame.
+    """
     machine, distances = _plain(topology), Distances(topology)
     for port, described in zip(topology.ports, machine["ports"], strict=True):
         described["id"] = port.id
@@ -32,6 +37,7 @@ def document(topology: Topology, binding: NodeBinding | None, digest: str) -> di
             if not port.software
         ],
         "binding": _binding(binding) if binding is not None else None,
+        "no_route": str(no_route) if no_route is not None else None,
     }
 
 

@@ -67,7 +67,9 @@ def _parser() -> _Parser:
     parser = _Parser(
         prog="elaunch topo", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False, formatter_class=Help
     )
-    parser.add_argument("--from", dest="source", type=Path, metavar="PATH", help="a file or folder (this host)")
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="PATH", help="a file, folder or tar archive (this host)"
+    )
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture, with the chosen ways")
     parser.add_argument("--nccl-xml", type=Path, metavar="FILE", help="write an NCCL topology file")

@@ -121,7 +121,7 @@ def _left_early(before: Job, after: Job) -> list[Entry]:
     if not text:
         return []
     text += f" before rank {failed.exit.rank} ({failed.host}) failed, which was still in its own"
-    return [Entry("rank_left_early", text, after.generation)]
+    return [Entry("rank_left_early", text, after.generation, loud=True)]
 
 
 def _commands(before: Job, after: Job) -> list[Entry]:

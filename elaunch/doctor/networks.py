@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from elaunch.doctor.facts import Complaint, Host
+from elaunch.topology.binding import Refused
+from elaunch.topology.left_out import alike
 from elaunch.topology.probe.candidates import candidates
 from elaunch.topology.probe.facts import Interface
 from elaunch.topology.probe.netlink import Link
@@ -85,18 +87,29 @@ def ports(host: Host) -> Iterator[Complaint]:
         yield Complaint("machine_unknown", "warning", text, "look at dmesg; nvidia-smi may hang as well")
     if host.no_route:
         yield Complaint("no_route", "error", host.no_route, "elaunch topo shows the machine")
-    for refused in host.binding.refused if host.binding else ():
-        if refused.code not in _AS_IT_SHOULD_BE:
-            severity = "warning" if refused.code in _BROKEN else "info"
-            yield Complaint(f"nic_{refused.code}", severity, refused.text, _ADVICE.get(refused.code, ""))
+    told = [one for one in (host.binding.refused if host.binding else ()) if one.code not in _AS_IT_SHOULD_BE]
+    for refused in (one for one in told if one.code in _BROKEN):
+        yield Complaint(f"nic_{refused.code}", "warning", refused.text, _advice(refused))
+    fine = [one for one in told if one.code not in _BROKEN]
+    for code in dict.fromkeys(one.code for one in fine):
+        for text in alike(one for one in fine if one.code == code):
+            yield Complaint(f"nic_{code}", "info", text)
     for text in host.binding.warnings if host.binding else ():
         yield Complaint("binding", "warning", text)
+
+
+def _advice(refused: Refused) -> str:
+    name = (*refused.port.interfaces, refused.port.nic)[0]
+    if refused.code == "down":
+        here, there = f"ip link set {name} up", "look at the cable and at the switch's port"
+        word = refused.port.phys_state.lower()
+        return here if "disabled" in word else there if "polling" in word else f"{there}; {here}"
+    return _ADVICE.get(refused.code, "").replace("NAME", name)
 
 
 _BROKEN = ("down", "init", "no_address", "degraded", "unreachable")
 _AS_IT_SHOULD_BE = ("software", "not_chosen", "down_virtual", "virtual_function", "bond_member")
 _ADVICE = {
-    "down": "look at the cable and at the switch's port; ip link set NAME up",
     "init": "start a subnet manager (opensm) on the fabric, or have it look again",
     "no_address": "ip addr add ADDRESS/LENGTH dev NAME",
 }

@@ -21,18 +21,17 @@ def far(topology: Topology, ports: list[Port]) -> dict[str, Decision]:
     # A device whose own socket has no port on a switch still has the others of that socket.
     left = [d for d in topology.devices if d.id not in served]
     nodes = {d.numa for d in topology.devices if d.numa is not None}
+    beside = f"{len(near)} port{'s share' if len(near) > 1 else ' shares'} a switch with one"
     found: dict[str, Decision] = {}
     for port in ports:
         if port in near or any(levels[port.id][d.id] <= Level.NODE for d in left):
             continue
         best = min(levels[port.id].values())
         if port.numa is not None and nodes and port.numa not in nodes:
-            text = (
-                f"{port.id} is on NUMA node {port.numa}, where no device is; {len(near)} ports share a switch with one"
-            )
+            text = f"{port.id} is on NUMA node {port.numa}, where no device is; {beside}"
             found[port.id] = Role.MANAGEMENT, "no_device_on_node", text
         else:
-            text = f"{port.id} is {best.name} to its nearest device, and {len(near)} ports share a switch with one"
+            text = f"{port.id} is {best.name} to its nearest device, and {beside}"
             found[port.id] = Role.STORAGE, "far", text
     return found
 

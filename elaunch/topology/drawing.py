@@ -44,8 +44,9 @@ def svg(root: Branch, binding: NodeBinding | None, title: str) -> str:
     page = _laid(root, _PAGE, _PAGE)
     places = {box.branch.key: box for box in _all(page) if box.branch.key}
     ways = _ways(binding, places) if binding is not None else []
-    used = {key for way in ways for key in way[:2]}
-    width, height = page.width + 2 * _PAGE, page.height + 2 * _PAGE
+    used = {key for way in ways for key in way[:2]} | {port.id for port in (binding.shared if binding else ())}
+    right = max([page.x + page.width, *(_reach(places[device], places[port]) for device, port, _ in ways)])
+    width, height = right + _PAGE, page.height + 2 * _PAGE
     lines = [_line(places[device], places[port], first) for device, port, first in ways]
     ranks = {rank.device.id: rank.local_rank for rank in binding.ranks if rank.device} if binding else {}
     return "\n".join(
@@ -99,6 +100,13 @@ def _ways(binding: NodeBinding, places: Mapping[str, _Box]) -> list[tuple[str, s
     return sorted(ways, key=lambda way: way[2])
 
 
+def _reach(device: _Box, port: _Box) -> float:
+    """How far to the right a line between two boxes in one column goes: the farther they are, so that lines part."""
+    if device.x != port.x:
+        return 0
+    return device.x + device.width + _GAP + min(abs(port.y - device.y) / 5, _WIDTH)
+
+
 def _line(device: _Box, port: _Box, first: bool) -> str:
     """A curve from the right or left side of a device to that of a port, below other boxes where they are far."""
     right = port.x >= device.x
@@ -106,7 +114,7 @@ def _line(device: _Box, port: _Box, first: bool) -> str:
     x2 = port.x + (0 if right and port.x > device.x else port.width)
     y1, y2 = device.y + device.height / 2, port.y + port.height / 2
     if device.x == port.x:  # one below the other: around their right side
-        bend = x1 + _GAP
+        bend = _reach(device, port)
         path = f"M{x1:.0f},{y1:.0f} C{bend:.0f},{y1:.0f} {bend:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
     else:
         middle = (x1 + x2) / 2

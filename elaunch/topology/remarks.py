@@ -111,7 +111,7 @@ def _slower_than_like(distances: Distances, ranks: tuple[RankBinding, ...]) -> l
 
 def _too_few(ranks: tuple[RankBinding, ...], wanted: int | None) -> list[str]:
     few = [r for r in ranks if r.ports and wanted is not None and len(r.ports) < wanted]
-    return [f"rank {r.local_rank}: {len(r.ports)} NICs of {wanted} asked for (--nics-per-rank)" for r in few]
+    return by_rank((r.local_rank, f"{len(r.ports)} of {wanted} NICs asked for (--nics-per-rank)") for r in few)
 
 
 def _unknown_excludes(topology: Topology, wishes: Wishes) -> list[str]:

@@ -60,9 +60,10 @@ def _device(device: Device) -> Branch:
 
 
 def _port(port: Port) -> Branch:
-    told = [port.link_layer.value if port.link_layer.value != "unknown" else ""]
+    # What is wrong comes first: a picture has room for some words only.
+    told = [port.state.value if port.state not in (PortState.ACTIVE, PortState.UNKNOWN) else "", port.phys_state]
+    told += [port.link_layer.value if port.link_layer.value != "unknown" else ""]
     told += [f"{port.rate:g} Gbit/s" if port.rate else "", ",".join(i for i in port.interfaces if i != port.nic)]
-    told += [port.state.value if port.state not in (PortState.ACTIVE, PortState.UNKNOWN) else "", port.phys_state]
     shown = [text for text in told if text and text != "LinkUp"]
     return Branch("port", f"NIC {port.id}", ", ".join(shown), port.id)
 

@@ -107,7 +107,7 @@ def test_a_port_that_has_gone_down_is_left_out_of_the_next_generation(job: MakeJ
     made.finish()
     assert [agent.wait() for agent in agents] == [0, 0], made.outputs()
     assert {env["NCCL_IB_HCA"] for env in envs} == {"=mlx5_1"}
-    assert "all ranks use mlx5_1:1; without mlx5_0:1 is down (Polling)" in agents[0].output()
+    assert "all ranks use mlx5_1:1; not used: mlx5_0:1 is down (Polling)" in agents[0].output()
     assert len({e["ELAUNCH_TOPOLOGY_DIGEST"] for e in (*envs, *environments(made, 1, 4))}) == 1
 
 

@@ -39,7 +39,12 @@ def with_(rank: int, **values: object) -> list[Claim]:
         (
             [replace(c, digest="aa" if c.rank else "bb") for c in FOUR],
             "rank 0 (h0) has the topology bb, ranks 1, 2, 3 (h0, h1) have the topology aa: the machines differ "
-            "(--allow-asymmetry lets them)",
+            "(elaunch topo shows each; --allow-asymmetry lets them)",
+        ),
+        (
+            [replace(c, digest=("a" if c.rank else "b") * 32) for c in FOUR],
+            "rank 0 (h0) has the topology bbbbbbbbbbbb, ranks 1, 2, 3 (h0, h1) have the topology aaaaaaaaaaaa: the "
+            "machines differ (elaunch topo shows each; --allow-asymmetry lets them)",
         ),
         ([replace(c, digest="aa" if c.rank else "bb", asymmetry=True) for c in FOUR], ""),
         (with_(3, digest="aa"), ""),  # the others do not know theirs

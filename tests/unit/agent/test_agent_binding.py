@@ -196,7 +196,7 @@ def test_a_line_for_each_generation_and_for_people_where_something_is_new(server
         bound(binder, 3)
     lines = [line for line in logs if line["event"] == "binding"]
     assert [(line["generation"], line["log_level"]) for line in lines] == [(1, "info"), (2, "debug"), (3, "info")]
-    assert lines[2]["text"] == "all ranks use mlx5_2:1,mlx5_1:1,mlx5_3:1; without mlx5_0:1 is down (LinkUp)"
+    assert lines[2]["text"] == "all ranks use mlx5_2:1,mlx5_1:1,mlx5_3:1; not used: mlx5_0:1 is down (LinkUp)"
 
 
 def test_a_machine_that_does_not_answer_costs_nothing_but_the_binding(
@@ -271,8 +271,8 @@ def test_where_the_agent_is_reached_is_a_way_without_rdma(
     assert not any(name.startswith(("NCCL_", "GLOO_", "UCX_")) for rank in ranks for name in rank.env)
     assert (
         said[0].endswith(
-            "eth0 is of software: there is no hardware behind it; lo is of software: there is no hardware"
-            " behind it; going on by sockets: this agent is reached over eth0"
+            "eth0 is of software: there is no hardware behind it (likewise lo); going on by sockets: this agent is"
+            " reached over eth0"
         )
         or cards
     )

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from elaunch.cli import documents, show
+from elaunch.cli.rank_table import rank_rows
 from elaunch.controller.messages import pack_start
 from elaunch.controller.survey import Overview
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
@@ -137,6 +138,7 @@ def test_a_row_for_each_rank_shows_how_it_was_started() -> None:
     live = pb.StatusReply()
     live.CopyFrom(LIVE)
     more = {"backend": "gloo", "transport": "gloo over eth0", "import_seconds": 3.14, "exchange_seconds": 0.02}
+    more |= {"rendezvous_seconds": 0.002}  # so short that it says nothing
     record = StartRecord(host="gpu-01", rank=1, world_size=4, local_rank=1, phase="checked", asked_world_size=4)
     live.ranks[1].start.CopyFrom(pack_start(told(record, **more)))
     late = told(record, rank=2, phase="transport", error="RuntimeError: refused", asked_world_size=5)
@@ -150,3 +152,17 @@ def test_a_row_for_each_rank_shows_how_it_was_started() -> None:
     (document,) = [r for r in documents.status_document(seen(), live, [], NOW)["rank_progress"] if r["rank"] == 1]
     assert document["start"]["transport"] == "gloo over eth0"
     assert documents.status_document(seen(), LIVE, [], NOW)["rank_progress"][0]["start"] is None
+
+
+def test_of_many_nics_the_first_stand_in_the_row_of_a_rank() -> None:
+    start = {"nics": "mlx5_0:1,mlx5_1:1,mlx5_2:1", "rail": "4", "phase": "checked", "world_size": 1}
+    rank = {"rank": 0, "node_id": "a", "pid": 1, "step": None, "start": start}
+    head, row = rank_rows([rank])
+    assert dict(zip(head, row, strict=True)) == {
+        "RANK": "0",
+        "HOST": "a",
+        "PID": "1",
+        "PHASE": "checked",
+        "NICS": "mlx5_0:1,mlx5_1:1 +1",
+        "RAIL": "4",
+    }

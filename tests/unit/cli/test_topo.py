@@ -65,7 +65,8 @@ def test_the_table_says_what_each_rank_gets_and_why(xml: Path, capsys: pytest.Ca
     text = capsys.readouterr().out
     (row,) = [line for line in text.splitlines() if line.lstrip().startswith("0  ")]
     assert row.split()[:7] == ["0", "0000:02:00.0", "mlx5_0:1", "PIX", "0", "0", "0-3"]
-    assert "mlx5_0:1 is nearest to 0000:02:00.0 (PIX" in row
+    assert "rank 0: mlx5_0:1 is nearest to 0000:02:00.0 (PIX" in text
+    assert "of this machine" not in text  # the row says it
     assert "└─ NIC mlx5_1:1" in text
 
 
@@ -121,6 +122,7 @@ def test_a_captured_tree_can_stand_for_this_host(monkeypatch: pytest.MonkeyPatch
         (("--from", "XML", "--nproc-per-node", "-1"), "expected a number from 0 to 10000"),
         (("--from", "XML", "--svg", "/nowhere/x.svg"), "cannot write /nowhere/x.svg"),
         (("--probe", "off"), "unrecognized arguments: --probe off"),
+        (("--rails", "0"), "--rails=0: expected 1 or more"),
         (("--bogus",), "unrecognized arguments: --bogus"),
         (("here",), "unrecognized arguments: here"),
     ],
@@ -140,7 +142,27 @@ def test_without_a_route_the_machine_is_shown_and_the_exit_code_says_so(
     assert topo("--from", xml, "--nproc-per-node=1", "--exclude-nic=mlx5_0,mlx5_1") == 95
     out, err = capfd.readouterr()
     assert "device 0000:02:00.0" in out
-    assert "mlx5_0:1 is excluded" in err
+    assert "mlx5_0:1 is excluded (--exclude-nic)" in err
+
+
+def test_without_a_route_for_ranks_that_nobody_asked_for_it_is_noted(
+    xml: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert topo("--from", xml, "--exclude-nic=mlx5_0,mlx5_1") == 0
+    assert "note: no port to reach other nodes over: 2 ports found" in capsys.readouterr().out
+    found = document(capsys, "--from", xml, "--exclude-nic=mlx5_0,mlx5_1")
+    assert (found["binding"], str(found["no_route"])[:7]) == (None, "no port")
+
+
+@needs_captures
+@pytest.mark.parametrize("name", ["hwloc/aws_p5.48xl.xml", "sysfs/h100_8gpu_12nic_RECONSTRUCTED.tar.gz"])
+def test_no_line_is_wider_than_a_terminal_and_ports_alike_share_a_row(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert topo("--from", FOLDER / name, "--cpu-bind=core") == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120
+    assert len([line for line in lines if "has no RDMA" in line or "is another adapter" in line]) == 1
 
 
 @needs_captures

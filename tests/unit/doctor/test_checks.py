@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -102,3 +103,23 @@ def test_the_worst_is_told_first() -> None:
     order = [SEVERITIES.index(complaint.severity) for complaint in found]
     assert order == sorted(order)
     assert all(isinstance(complaint, Complaint) for complaint in found)
+
+
+@pytest.mark.parametrize(
+    ("state", "advice"),
+    [
+        ("Disabled", "ip link set eth7 up"),
+        ("Polling", "look at the cable and at the switch's port"),
+        ("", "look at the cable and at the switch's port; ip link set eth7 up"),
+    ],
+)
+def test_what_to_do_about_a_port_that_is_down_is_what_helps(state: str, advice: str) -> None:
+    port = replace(NIC, interfaces=("eth7",), phys_state=state)
+    host = but(binding=NodeBinding(refused=(Refused(port, "down", "mlx5_1:1 is down"),)))
+    assert [complaint.advice for complaint in examine(host)] == [advice]
+
+
+def test_ports_that_are_left_out_for_one_reason_are_told_in_one_finding() -> None:
+    slow = [Refused(replace(NIC, nic=f"mlx5_{n}"), "slower", f"mlx5_{n}:1 runs at 100 Gbit/s") for n in (1, 2)]
+    host = but(binding=NodeBinding(refused=tuple(slow)))
+    assert [complaint.text for complaint in examine(host)] == ["mlx5_1:1 runs at 100 Gbit/s (likewise mlx5_2:1)"]

@@ -76,6 +76,13 @@ def test_the_picture_joins_a_device_to_its_ports_and_shows_what_is_of_no_use() -
     assert root.get("aria-label") == "a <machine> & its ?[31m ways"
 
 
+def test_a_port_that_every_rank_may_use_is_not_drawn_as_one_of_no_use() -> None:
+    rank = RankBinding(0, device=SMALL.devices[0], ports=SMALL.ports)
+    root = ET.fromstring(svg(tree(SMALL), NodeBinding(ranks=(rank,), shared=SMALL.ports), ""))
+    kinds = [rect.get("class") for rect in root.findall("{http://www.w3.org/2000/svg}rect")]
+    assert (kinds.count("port"), kinds.count("unused")) == (2, 0)
+
+
 def test_no_box_stands_outside_of_the_picture_or_on_another() -> None:
     ports = tuple(replace(SMALL.ports[0], nic=f"mlx5_{n}", pci=f"0000:{n:02x}:00.0") for n in range(40))
     functions = tuple(PciFunction(f"0000:{n:02x}:00.0", root=f"pci{n % 3}", numa=n % 2, parent="") for n in range(40))
@@ -91,3 +98,15 @@ def test_no_box_stands_outside_of_the_picture_or_on_another() -> None:
     for number, (x, y, w, h) in enumerate(boxes):
         for X, Y, W, H in boxes[number + 1 :]:
             assert x + w <= X or x >= X + W or y + h <= Y or y >= Y + H
+
+
+def test_lines_between_boxes_of_one_column_part_and_stay_in_the_picture() -> None:
+    devices = tuple(Device(f"GPU{n}", n, numa=0) for n in range(2))
+    ports = tuple(Port(f"mlx5_{n}") for n in range(2))
+    flat = Topology("nvidia-smi", devices, ports, numa=(NumaNode(0),))
+    ranks = tuple(RankBinding(n, device=devices[n], ports=(ports[1 - n],)) for n in range(2))
+    root = ET.fromstring(svg(tree(flat), NodeBinding(ranks=ranks), ""))
+    paths = [path.get("d", "") for path in root.findall("{http://www.w3.org/2000/svg}path")]
+    bends = [float(path.split("C")[1].split(",")[0]) for path in paths]
+    assert len(set(bends)) == 2
+    assert max(bends) < float(root.get("width", "0"))
