@@ -17,7 +17,7 @@ from elaunch.controller.operations import (
     malformed,
     refused,
 )
-from elaunch.controller.probing import begin, concluded, documents, under_way
+from elaunch.controller.probing import begin, concluded, documents, questions, under_way
 from elaunch.controller.roster import count, world
 from elaunch.errors import AccessRefusedError, UnansweredError
 from elaunch.rendezvous.journal import Operation, Standing
@@ -129,8 +129,9 @@ def _probe(job: Job, operation: Operation, now: float) -> Job:
     if (over := concluded(job, probing, now)) is None:
         return job
     job, found = over
-    said = count(len(found), "finding") if found else "nothing is wrong"
-    text = f"the interfaces of {count(len(probing.nodes), 'node')} were probed: {said}"
+    tried = questions(job, probing)
+    said = count(len(found), "finding") if found else "nothing is wrong" if tried else "there was nothing to try"
+    text = f"{count(tried, 'way')} between the interfaces of {count(len(probing.nodes), 'node')}: {said}"
     return done(job, replace(operation, answers=documents(found)), text)
 
 

@@ -120,6 +120,12 @@ def _report(job: Job, probing: Probing, node_id: str) -> Report | None:
     return report if report is not None and report.id == probing.id else None
 
 
+def questions(job: Job, probing: Probing) -> int:
+    """How many ways from an interface to another host's were tried, as far as nodes have reported."""
+    told = (_report(job, probing, node.node_id) for node in probing.nodes)
+    return sum(len(report.rows) for report in told if report is not None)
+
+
 def _of_start(probing: Probing) -> bool:
     return probing.id.startswith(_START)
 

@@ -152,7 +152,7 @@ def test_an_operator_asks_while_the_job_runs() -> None:
         job.report(number, ("n1", "nic1"))
     (operation,) = job.job.operations
     assert (operation.standing, operation.exit_code) == (Standing.DONE, 0)
-    assert operation.answer == "the interfaces of 2 nodes were probed: 1 finding"
+    assert operation.answer == "4 ways between the interfaces of 2 nodes: 1 finding"
     (text,) = operation.answers.values()
     assert json.loads(text)[0]["code"] == "interface_unreachable"
     assert not job.job.probing
@@ -166,6 +166,7 @@ def test_an_operators_probe_ends_though_a_node_says_nothing() -> None:
     job.wait(OPERATOR_BOUND)
     (operation,) = job.job.operations
     assert operation.standing is Standing.DONE
+    assert operation.answer == "0 ways between the interfaces of 2 nodes: there was nothing to try"
 
 
 def test_a_node_without_a_part_in_it_is_not_asked_and_a_new_stream_is_asked_again() -> None:
