@@ -12,10 +12,11 @@ from pathlib import Path
 from elaunch.agent.machine import sysfs_root
 from elaunch.cli import topo_documents, topo_show
 from elaunch.cli.binding import resolve_binding
+from elaunch.cli.table import plain
 from elaunch.cli.topo_flags import Asked, parse_topo
 from elaunch.errors import NoRouteError, UsageError
 from elaunch.topology.binding import NodeBinding
-from elaunch.topology.digest import digest
+from elaunch.topology.digest import differences, digest
 from elaunch.topology.drawing import svg
 from elaunch.topology.files.nccl_write import to_nccl_xml
 from elaunch.topology.files.processor import UNKNOWN, this_processor
@@ -32,6 +33,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     topology = read(asked.source) if asked.source else discover(sysfs_root(environ))
+    if asked.against:
+        return _compared(topology, read(asked.against), asked)
     binding, no_route = _bound(topology, asked)
     origin = str(asked.source or "")
     for path, make in _files(topology, binding, asked, origin):
@@ -44,6 +47,16 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     if no_route is not None and asked.slots:
         raise no_route
     return 0
+
+
+def _compared(here: Topology, there: Topology, asked: Asked) -> int:
+    """In what the other machine differs, as far as the digest counts it."""
+    found = differences(here, there)
+    if asked.json:
+        _say(json.dumps({"digests": [digest(here), digest(there)], "differences": found}, indent=2) + "\n")
+    else:
+        _say(plain("\n".join(found) or f"both have digest {digest(here)[:12]}") + "\n")
+    return 1 if found else 0
 
 
 def _bound(topology: Topology, asked: Asked) -> tuple[NodeBinding | None, NoRouteError | None]:

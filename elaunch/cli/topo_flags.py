@@ -18,7 +18,10 @@ _DESCRIPTION = (
     "why. Of this host, or of a file from another: an NCCL topology XML, hwloc's XML (lstopo), the text of "
     "`nvidia-smi topo -m`, a captured sysfs tree."
 )
-_EPILOG = "Exit codes: 0 done, 2 bad input, 95 no port is left for the ranks asked for. See docs/topology.md."
+_EPILOG = (
+    "Exit codes: 0 done, 1 the machines differ (--against), 2 bad input, 95 no port is left for the ranks asked for. "
+    "See docs/topology.md."
+)
 _NOT_HERE = ("topology", "probe", "allow_asymmetry")  # --from, and what needs several nodes
 _FLAGS = tuple(flag for flag in BINDING if flag.dest not in _NOT_HERE)
 _MOST = 10_000
@@ -29,6 +32,7 @@ class Asked:
     """What the command line asks for. ``slots`` 0: a rank for each device. ``values``: what ranks are bound to."""
 
     source: Path | None
+    against: Path | None
     json: bool
     svg: Path | None
     nccl_xml: Path | None
@@ -47,7 +51,9 @@ def parse_topo(argv: Sequence[str]) -> Asked:
     slots = found["nproc_per_node"]
     if not 0 <= slots <= _MOST:
         raise UsageError(f"topo: --nproc-per-node={slots}: expected a number from 0 to {_MOST}")
-    return Asked(found["source"], found["json"], found["svg"], found["nccl_xml"], slots, _values(found))
+    return Asked(
+        found["source"], found["against"], found["json"], found["svg"], found["nccl_xml"], slots, _values(found)
+    )
 
 
 def _values(found: dict[str, Any]) -> Values:
@@ -69,6 +75,9 @@ def _parser() -> _Parser:
     )
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="PATH", help="a file, folder or tar archive (this host)"
+    )
+    parser.add_argument(
+        "--against", type=Path, metavar="PATH", help="show only in what another machine differs, described likewise"
     )
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--svg", type=Path, metavar="FILE", help="write a picture, with the chosen ways")

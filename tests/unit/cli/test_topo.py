@@ -112,6 +112,16 @@ def test_a_captured_tree_can_stand_for_this_host(monkeypatch: pytest.MonkeyPatch
     assert "<cpu" not in (tmp_path / "empty.xml").read_text()
 
 
+def test_two_machines_are_compared(xml: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "other.xml"
+    other.write_text(XML.replace("mlx5_1", "mlx5_9").replace('speed="400000"', 'speed="200000"', 1))
+    assert topo("--from", xml, "--against", xml) == 0
+    assert capsys.readouterr().out.startswith("both have digest ")
+    assert topo("--from", xml, "--against", other) == 1
+    assert any("rate is 200 Gbit/s instead of 400 Gbit/s" in line for line in capsys.readouterr().out.splitlines())
+    assert topo("--from", xml, "--against", tmp_path / "none.xml") == 2
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
