@@ -144,7 +144,7 @@ class Start:
         self._page.write_start(self.record)
 
     def mesh_topic(self, made: int) -> str:
-        """Where to compare the next mesh, after ``made`` groups: never where one before was, if not all came to that."""
+        """Where to compare the next mesh, after ``made`` groups: a place of its own, as not all may come to each."""
         at, times = self._meshes
         self._meshes = made, times + 1 if at == made else 0
         return f"mesh/{self.prefix}/{made}/{self._meshes[1]}"

@@ -67,7 +67,7 @@ def differing_meshes(values: Sequence[str]) -> str:
 
 def _alone(value: str) -> bool:
     """A mesh of one rank makes a group in which nobody is waited for: each rank may have one of its own."""
-    return math.prod(json.loads(value)[1]) == 1
+    return int(math.prod(json.loads(value)[1])) == 1
 
 
 def _described(value: str) -> str:

@@ -2,7 +2,7 @@
 
 One after the other: a world of each rank's own, one of two ranks at the generation's store while the others wait in
 that of all, one in another order than the launcher's, and one through a store that the program has opened. And
-meshes in which nobody waits for those who make another: of each rank's own, and of two ranks while the others make none.
+meshes in which nobody waits for those who make another: of each rank's own, and of two ranks, of the others none.
 """
 
 import os
