@@ -51,7 +51,10 @@ class Responder:
         self._sockets.clear()
 
     def _open(self, link: Link) -> int:
-        """The port at which both families are answered; IPv6 is left out where it cannot be had."""
+        """The port at which both families are answered; one is left out where it cannot be had."""
+        if link.addresses and all(":" in address for address in link.addresses):
+            self._read(six := listening(socket.AF_INET6, link, 0))
+            return int(six.getsockname()[1])
         for _ in range(_TRIES):
             four = listening(socket.AF_INET, link, 0)
             port = int(four.getsockname()[1])
