@@ -18,7 +18,8 @@ def pack_interface(interface: Interface) -> pb.Interface:
 
 
 def unpack_interface(message: pb.Interface) -> Interface:
-    """Raises ValueError on an address that is none."""
+    """Raises ValueError on an address or a port that is none."""
+    _check_port(message.port)
     values = {name: getattr(message, name) for name in Interface.__slots__}
     addresses = tuple(message.addresses)
     for address in addresses:
@@ -43,11 +44,17 @@ def pack_probe(probe: Probe) -> pb.Probe:
 
 
 def unpack_probe(message: pb.Probe) -> Probe:
-    """Raises ValueError on an address that is none."""
+    """Raises ValueError on an address or a port that is none."""
     for target in message.targets:
         ipaddress.ip_address(target.address)
+        _check_port(target.port)
     targets = (Target(**{name: getattr(target, name) for name in Target.__slots__}) for target in message.targets)
     return Probe(message.id, message.secret, message.seconds, tuple(targets))
+
+
+def _check_port(port: int) -> None:
+    if not 0 <= port < 1 << 16:
+        raise ValueError(f"{port} is no port")
 
 
 def _unpack_row(message: pb.ProbeRow) -> Row:

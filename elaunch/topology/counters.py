@@ -60,7 +60,7 @@ _OPERSTATES = {"up": PortState.ACTIVE, "unknown": PortState.UNKNOWN, "": PortSta
 _MOST = 4096  # bytes of a file in sysfs
 _NUMBER = re.compile(r"[0-9]{1,20}")  # of 64 bits
 _WORD_LENGTH = 40  # characters of a state
-_HIGHEST = (1 << 64) - 1
+_HIGHEST = (1 << 63) - 1  # with all 64 bits set a device says that it does not answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,8 @@ class _Port:
             self._since = None
         elif self._since is None:
             self._since = now
-        self.rate = None if self._down else s.rate  # what a port that is down says of its rate is a fancy
-        self._best = max(self._best, self.rate or 0.0)
+        before, self.rate = self.rate, None if self._down else s.rate  # what a port that is down says is a fancy
+        self._best = max(self._best, min(before or 0.0, self.rate or 0.0))  # and so may be what it said only once
 
     def _count(self, now: float, name: str, value: int) -> None:
         at, before = self._seen.get(name, (now, value))

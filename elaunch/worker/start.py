@@ -57,6 +57,7 @@ class Start:
         self._rounds = 0
         self._before_this = 0  # process groups that were made at the generation's store
         self._used: list[str] = []
+        self._meshes: tuple[int, int] = (0, 0)  # how many were compared at how many groups
         self.store: Any = None
         self.prefix = ""
         self.record = told(
@@ -84,8 +85,8 @@ class Start:
 
     def asks(self, url: str, rank: int, world_size: int) -> None:
         """``init_process_group`` goes to its store."""
+        self.store, self.record = None, told(self.record, shared=False)  # should the rest not be understood
         endpoint, asked_rank, asked_world, shared = self._meaning(url, rank, world_size)
-        self.store = None
         self._move(
             PEER_DISCOVERY,
             endpoint=endpoint,
@@ -122,7 +123,7 @@ class Start:
         """The default process group is gone."""
         if self.store is not None:
             clear(self.store, self._used)
-        self.store, self.prefix = None, ""
+        self.store, self.prefix, self._meshes = None, "", (0, 0)
         self._move(LEFT)
 
     def failed(self, error: BaseException) -> None:
@@ -141,6 +142,12 @@ class Start:
     def tell(self, **changes: Any) -> None:
         self.record = told(self.record, **changes)
         self._page.write_start(self.record)
+
+    def mesh_topic(self, made: int) -> str:
+        """Where to compare the next mesh, after ``made`` groups: a place of its own, as not all may come to each."""
+        at, times = self._meshes
+        self._meshes = made, times + 1 if at == made else 0
+        return f"mesh/{self.prefix}/{made}/{self._meshes[1]}"
 
     @property
     def whole(self) -> bool:

@@ -38,10 +38,11 @@ def install(environ: Mapping[str, str] = os.environ) -> Start | None:
         _replace(c10d, "rendezvous", functools.partial(_rendezvous, start))
         _replace(c10d, "_new_process_group_helper", functools.partial(_helper, start, c10d))
         _replace(c10d, "_update_default_pg", functools.partial(_update, start))
-        for module in (c10d, sys.modules["torch.distributed"]):
-            _replace(module, "destroy_process_group", functools.partial(_destroy, c10d))
+        _replace(c10d, "destroy_process_group", functools.partial(_destroy, c10d))
+        # The same object, as with torch: a function is pickled by its name in the module that it says it is of.
+        sys.modules["torch.distributed"].destroy_process_group = c10d.destroy_process_group  # type: ignore[attr-defined]
         if meshes := sys.modules.get("torch.distributed.device_mesh"):
-            _replace(meshes.DeviceMesh, "_init_process_groups", functools.partial(_mesh, start))
+            _replace(meshes.DeviceMesh, "_init_process_groups", functools.partial(_mesh, start, c10d))
         _current = start
     return _current
 
@@ -127,13 +128,13 @@ def _destroy(c10d: Any, of_torch: Callable[..., Any], group: Any = None, *rest: 
     return of_torch(group, *rest, **more)
 
 
-def _mesh(start: Start, of_torch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _mesh(start: Start, c10d: Any, of_torch: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Called by the constructor of a mesh, which knows already what it is to be; parts of a mesh call it otherwise."""
     caller = sys._getframe(2)
     mesh = caller.f_locals.get("self") if caller.f_code.co_name == "__init__" else None
     if mesh is not None:
         with _quietly():
-            check_mesh(start, mesh)
+            check_mesh(start, mesh, int(c10d._world.group_count))
     return of_torch(*args, **kwargs)
 
 

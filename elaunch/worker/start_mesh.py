@@ -7,6 +7,7 @@ group as it is, or a part of another mesh, is a rank's own affair.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +16,16 @@ from elaunch.start_rules import ranks
 from elaunch.worker.start import PATIENCE, SHARE, Start
 from elaunch.worker.start_exchange import Answer, agree
 
+PART_PATIENCE = 5.0  # seconds to wait where the mesh leaves ranks out: those need not come, as torch has it
 _SHOWN = 16  # ranks of a mesh that a sentence shows
 
 
-def check_mesh(start: Start, mesh: Any) -> None:
-    """Raises StartCheckError where other ranks make another mesh than ``mesh``, torch's DeviceMesh."""
+def check_mesh(start: Start, mesh: Any, made: int) -> None:
+    """Raises StartCheckError where other ranks make another mesh than ``mesh``, torch's DeviceMesh.
+
+    ``made`` is how many groups torch has numbered: ranks in which it differs have made other groups before, and what
+    they make now is nothing to compare with.
+    """
     if not start.whole or start.record.phase != CHECKED:
         return
     shape = list(mesh.mesh.shape)
@@ -29,16 +35,17 @@ def check_mesh(start: Start, mesh: Any) -> None:
     names = list(mesh.mesh_dim_names or ())
     members = mesh.mesh.flatten().tolist()
     members = members if members != list(range(world_size)) else []
-    answer = agree_on_mesh(start, json.dumps([str(mesh.device_type), shape, names, members]))
+    value = json.dumps([str(mesh.device_type), shape, names, members])
+    patience = PATIENCE if math.prod(shape) == world_size else PART_PATIENCE
+    answer = agree_on_mesh(start, start.mesh_topic(made), value, min(patience, SHARE * start.record.timeout))
     if answer is not None and answer.fault:
         raise start.refuse(answer.fault)
 
 
-def agree_on_mesh(start: Start, value: str) -> Answer | None:
+def agree_on_mesh(start: Start, topic: str, value: str, seconds: float) -> Answer | None:
     """All ranks wait in here for one another; meeting.py looks for this name."""
     record = start.record
-    seconds = min(PATIENCE, SHARE * record.timeout)
-    return agree(start.store, "mesh", record.rank, record.world_size, value, _judged, seconds)
+    return agree(start.store, topic, record.rank, record.world_size, value, _judged, seconds)
 
 
 def _judged(values: Sequence[str]) -> Answer:
@@ -50,12 +57,17 @@ def differing_meshes(values: Sequence[str]) -> str:
     held: dict[str, list[int]] = {}
     for rank, value in enumerate(values):
         held.setdefault(value, []).append(rank)
-    if len(held) < 2:
+    if len(held) < 2 or all(_alone(value) for value in held):
         return ""
     groups = sorted(held.items(), key=lambda item: (len(item[1]), item[1]))
     shown = (*groups[:3], groups[-1]) if len(groups) > 4 else groups
     parts = [f"{ranks(who)} {'makes' if len(who) == 1 else 'make'} {_described(value)}" for value, who in shown]
     return f"the ranks make different meshes under one call: {', '.join(parts)}"
+
+
+def _alone(value: str) -> bool:
+    """A mesh of one rank makes a group in which nobody is waited for: each rank may have one of its own."""
+    return int(math.prod(json.loads(value)[1])) == 1
 
 
 def _described(value: str) -> str:

@@ -88,3 +88,10 @@ def test_meshes_that_differ_are_told_with_who_makes_them() -> None:
         "the ranks make different meshes under one call: rank 2 makes a cuda mesh of (4,) of ranks 3, 2, 1, 0, "
         "ranks 0, 1, 3 make a cpu mesh of (2, 2) named ('dp', 'tp')"
     )
+
+
+def test_each_rank_may_have_a_mesh_of_its_own() -> None:
+    """Its group waits for nobody; with one of two ranks that is not so."""
+    own = [f'["cpu", [1], [], [{rank}]]' for rank in range(3)]
+    assert differing_meshes(own) == ""
+    assert differing_meshes([*own, '["cpu", [2], [], [2, 3]]']) != ""

@@ -19,7 +19,7 @@ BIND_TO_DEVICE = 25  # SO_BINDTODEVICE
 _PKTINFO4 = struct.Struct("=i4s4s")
 _PKTINFO6 = struct.Struct("=16si")
 _KNOWN = 8  # probes whose questions are answered
-_AT_ONCE = 64  # datagrams that are read in one turn of the loop
+AT_ONCE = 64  # datagrams that are read in one turn of the loop
 _TRIES = 5  # to find a port that is free in both families
 _LARGEST = 1 << 16  # bytes
 
@@ -51,7 +51,10 @@ class Responder:
         self._sockets.clear()
 
     def _open(self, link: Link) -> int:
-        """The port at which both families are answered; IPv6 is left out where it cannot be had."""
+        """The port at which both families are answered; one is left out where it cannot be had."""
+        if link.addresses and all(":" in address for address in link.addresses):
+            self._read(six := listening(socket.AF_INET6, link, 0))
+            return int(six.getsockname()[1])
         for _ in range(_TRIES):
             four = listening(socket.AF_INET, link, 0)
             port = int(four.getsockname()[1])
@@ -71,7 +74,7 @@ class Responder:
         self._loop.add_reader(sock, self._readable, sock)
 
     def _readable(self, sock: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(AT_ONCE):
             try:
                 data, extra, _, peer = sock.recvmsg(_LARGEST, 256)
             except OSError:

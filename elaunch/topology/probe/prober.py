@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from elaunch.topology.probe import datagram
-from elaunch.topology.probe.echo import address_in, bind_to_device
+from elaunch.topology.probe.echo import AT_ONCE, address_in, bind_to_device
 from elaunch.topology.probe.facts import Report, Row, Target
 from elaunch.topology.probe.netlink import Link, egress
 
@@ -125,7 +125,7 @@ class _Prober:
 
     def _readable(self, sock: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while True:
+            for _ in range(AT_ONCE):  # strangers may send faster than this reads
                 answer = datagram.read_answer(sock.recv(2048), self._identity, self._secret)
                 waiting = self._waiting.get(answer.nonce) if answer is not None else None
                 if answer is not None and waiting is not None and not waiting.done():

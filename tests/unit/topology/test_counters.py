@@ -99,6 +99,7 @@ def test_what_cannot_be_read_is_no_value(tree: LinkTree) -> None:
     (counters / "link_downed").unlink()
     (counters / "link_downed").symlink_to("link_downed")
     (counters / "port_rcv_errors").write_bytes(b"\xff\xfe\x00")
+    tree.write(counters, local_link_integrity_errors=str(2**64 - 1))  # of a device that does not answer
     tree.write(counters, link_error_recovery="-3", port_xmit_data="9" * 30)
     assert only(tree.root, RDMA).counters == {"rx_bytes": 0}
 

@@ -142,10 +142,19 @@ def test_errors_end_with_some_reserve() -> None:
 def test_a_link_that_lost_lanes() -> None:
     watch = Watch()
     watch.see()
+    watch.see()
     report = watch.see(replace(UP, rate=200.0))
     assert [(t.code, t.text) for t in report.troubles] == [(SLOW, "runs at 200 Gbit/s, and ran at 400 before")]
     assert codes(watch.see()) == [SLOW]  # a rate that comes and goes is not told each time
     assert codes(watch.see(after=SETTLE)) == []
+
+
+def test_a_rate_that_was_told_only_once_is_none_to_fall_from() -> None:
+    """Else a port would be slow, and left out, for as long as its agent lives."""
+    watch = Watch()
+    watch.see()
+    watch.see(replace(UP, rate=800.0))
+    assert [codes(watch.see()) for _ in range(3)] == [[]] * 3
 
 
 def test_slower_than_most_of_its_node() -> None:
