@@ -152,6 +152,7 @@ class Agent:
             owns_rank=options.owns_rank,
             version=__version__,
             topology=self._parts.topology,
+            place=options.scheduled.place if options.scheduled is not None else -1,
         )
         self._parts.board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), **_STARTED)
         membership = Membership(self._site, node)
@@ -235,7 +236,7 @@ def spec_of(options: LaunchOptions) -> Spec:
 
 def policy_from(options: LaunchOptions) -> Policy:
     """What this node does by, should it lead."""
-    conf, recovery = options.conf, options.recovery
+    conf, recovery, scheduled = options.conf, options.recovery, options.scheduled
     return Policy(
         options.min_nodes,
         options.max_nodes,
@@ -254,4 +255,6 @@ def policy_from(options: LaunchOptions) -> Policy:
         probe=options.probe,
         quarantine_faults=recovery.quarantine_faults,
         on_link_fault=recovery.on_link_fault,
+        floor=scheduled.floor if scheduled is not None else 0,
+        incarnation=scheduled.incarnation if scheduled is not None else "",
     )

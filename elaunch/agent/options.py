@@ -130,6 +130,24 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What a scheduler says of this start of the job.
+
+    Generations are numbered above ``floor``, so that no number of an earlier start comes again though nothing of that
+    is left; ``incarnation`` is the same for all starts of the job. ``place`` is the node's among those of the job.
+    ``notice_signal`` says that the job is to end soon: at ``ends_at``, in seconds since the epoch, where that is known.
+    """
+
+    scheduler: str
+    floor: int = 0
+    incarnation: str = ""
+    place: int = -1
+    notice_signal: signal.Signals | None = None
+    ends_at: float | None = None
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """Everything that the command line, ``PET_*`` and the machine said.
 
@@ -169,4 +187,5 @@ class LaunchOptions:
     event_log_handler: str = "null"
     log_level: str = "info"
     security: Security = OPEN
+    scheduled: Scheduled | None = None
     warnings: tuple[str, ...] = ()

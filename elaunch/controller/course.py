@@ -81,7 +81,9 @@ class Course:
         """
         offset = self._clock.wall() - self._now
         job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
-        incarnation = (found.state.incarnation if found.state else "") or secrets.token_hex(8)
+        incarnation = (
+            (found.state.incarnation if found.state else "") or self._policy.incarnation or secrets.token_hex(8)
+        )
         self.job = disown(replace(job, checkpoint=found.checkpoint, incarnation=incarnation), unsealed)
         self.vigil.recall(self.job.learnt)
         self.vigil.links.recall(self.job.links)

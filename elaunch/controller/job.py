@@ -138,6 +138,7 @@ class Policy:
     ``suspect_after`` is the number of failures in a row after which the checkpoint before them is suspect (0: never).
     ``probe``: auto, where nodes have several interfaces, or off.
     ``on_link_fault`` is report, redistribute or restart.
+    A start of the job numbers its generations above ``floor``, and is of ``incarnation``, where a scheduler says so.
     """
 
     min_nodes: int
@@ -161,6 +162,8 @@ class Policy:
     suspect_after: int = 3
     probe: str = "auto"
     on_link_fault: str = "report"
+    floor: int = 0
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
