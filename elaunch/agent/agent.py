@@ -19,7 +19,7 @@ from elaunch.agent.opening import Parts, opened
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome
 from elaunch.agent.requests import Requests
-from elaunch.agent.signals import SignalWatch, stopped_by
+from elaunch.agent.signals import SignalWatch
 from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
@@ -42,7 +42,7 @@ ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts an aborted job at mo
 
 async def run_agent(options: LaunchOptions) -> Outcome:
     """Run this node's part of the job until it ends. Raises ElaunchError where it could not be begun or went on."""
-    signals = SignalWatch(options.signals)
+    signals = SignalWatch(options.signals, options.scheduled)
     with signals:
         try:
             async with opened(options) as parts:
@@ -55,7 +55,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
-            end = stopped_by(signals.first)
+            end = signals.end(signals.first)
     pass_on(end, os.environ)
     return outcome_of(end)
 
@@ -107,7 +107,7 @@ class Agent:
                     await self._tell_lost(error)
                 self._signals.detach()
                 if self._signals.first is not None:
-                    return stopped_by(self._signals.first)
+                    return self._signals.end(self._signals.first)
                 await self._await_etcd()
         finally:
             self._requests.close()

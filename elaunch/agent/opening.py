@@ -138,6 +138,7 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         options.shutdown_timeout,
         options.notice_signal,
         options.max_restarts,
+        options.scheduled,
     )
     stack.push_async_callback(group.close)
     server = ControlServer(options.security, options.max_nodes)

@@ -135,6 +135,7 @@ class Scheduled:
 
     Generations are numbered above ``floor``, so that no number of an earlier start comes again though nothing of that
     is left; ``incarnation`` is the same for all starts of the job. ``place`` is the node's among those of the job.
+    ``whole``: the scheduler's signals are to all nodes of the job, not only to some that leave it.
     ``notice_signal`` says that the job is to end soon: at ``ends_at``, in seconds since the epoch, where that is known.
     """
 
@@ -142,6 +143,7 @@ class Scheduled:
     floor: int = 0
     incarnation: str = ""
     place: int = -1
+    whole: bool = True
     notice_signal: signal.Signals | None = None
     ends_at: float | None = None
     drain: bool = False

@@ -47,7 +47,8 @@ class Generation:
 class Ranks:
     """The generation that this node runs, and the means to end it. ``lock`` is held while ranks start or stop.
 
-    ``reopen`` yields another spawner process in the place of one that died; ``grace`` is in seconds.
+    ``reopen`` yields another spawner process in the place of one that died; ``grace`` is in seconds. ``hurry`` is set
+    when a scheduler that had left more time than that stops the job before it is over.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Ranks:
         self.lock = asyncio.Lock()
         self.generation: Generation | None = None
         self.stop_signal: signal.Signals = signal.SIGTERM
+        self.hurry = asyncio.Event()
         self._reopen = reopen
         self._board = board
         self._grace = grace

@@ -15,6 +15,7 @@ from elaunch.schedulers.slurm import Allocation, allocation
 
 GRACE = 25.0  # seconds from SIGTERM to SIGKILL: Slurm itself kills after KillWait, which is 30 unless configured
 _MEETING = ("standalone", "rdzv_endpoint", "master_addr", "master_port", "node_rank", "nnodes")
+_ELSEWHERE = ("rdzv_endpoint", "master_addr", "master_port")  # nodes of other steps and jobs may come there
 _WAYS = "or --nnodes and --rdzv-endpoint for what you start by other means, or --standalone"
 
 
@@ -37,11 +38,13 @@ def within_slurm(values: Values, environ: Mapping[str, str]) -> tuple[Values, Al
         told["nproc_per_node"] = str(here.gpus)
     if not any(values.given(d) for d in ("grace_period", "shutdown_timeout")):
         told |= {} if environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT") else {"grace_period": GRACE}
+    whole = not any(values.given(dest) for dest in _ELSEWHERE)
     scheduled = Scheduled(
         scheduler="Slurm",
         floor=here.floor,
         incarnation=here.incarnation,
-        place=here.node if here.step is not None and here.tasks_here == 1 else -1,
+        place=here.node if whole and here.step is not None and here.tasks_here == 1 else -1,
+        whole=whole,
         notice_signal=warning,
         ends_at=here.ends_at,
         drain=values["slurm_drain"],
@@ -77,7 +80,7 @@ def _meeting(values: Values, here: Allocation) -> dict[str, Any]:
     if not values.given("nnodes"):
         told["nnodes"] = str(_wanted(values, here))
     alone = told.get("nnodes", values["nnodes"]) in ("1", "1:1") and not values.given("rdzv_backend")
-    if alone or any(values.given(dest) for dest in ("rdzv_endpoint", "master_addr", "master_port")):
+    if alone or any(values.given(dest) for dest in _ELSEWHERE):
         return told
     if not values.given("rdzv_backend"):
         told["rdzv_backend"] = "c10d"

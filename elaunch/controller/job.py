@@ -68,6 +68,7 @@ class NodeStatus:
     ``start_exit_code`` what the node's agent ends with for it; "" and 0 stand for a plain StartError.
     ``interfaces`` may carry traffic between ranks, ``probe`` is the last that it was asked for.
     ``starts`` is how the starts of this generation's ranks stand.
+    ``leaving_code`` is why the whole job is to stop, "" for an operator's Ctrl-C.
     """
 
     node_id: str
@@ -89,6 +90,7 @@ class NodeStatus:
     interfaces: tuple[Interface, ...] = ()
     probe: Report | None = None
     starts: tuple[StartRecord, ...] = ()
+    leaving_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
