@@ -72,7 +72,7 @@ class Group:
         self.ranks = Ranks(spawner, reopen, board, grace)
         self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal, scheduled)
         self._telling = telling = Telling(max_restarts)
-        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look)
+        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look, scheduled)
         self._board = board
         self._prepare = prepare
         self._listen = listen

@@ -113,11 +113,19 @@ def examine(arguments: Sequence[str]) -> int:
     return run(arguments[1:], os.environ)
 
 
+def speak_to_slurm(arguments: Sequence[str]) -> int:
+    """Batch scripts, and what they need."""
+    from elaunch.cli.slurm import run
+
+    return run(arguments[1:], os.environ)
+
+
 COMMANDS: dict[str, Command] = {
     **dict.fromkeys(OPERATOR_COMMANDS, operate),
     "controller": lead,
     "ckpt": look_after_checkpoints,
     "topo": show_topology,
     "doctor": examine,
+    "slurm": speak_to_slurm,
 }
 """What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -43,7 +43,7 @@ def within_slurm(values: Values, environ: Mapping[str, str]) -> tuple[Values, Al
         scheduler="Slurm",
         floor=here.floor,
         incarnation=here.incarnation,
-        place=here.node if whole and here.step is not None and here.tasks_here == 1 else -1,
+        place=here.node if whole and here.step is not None else -1,
         whole=whole,
         notice_signal=warning,
         ends_at=here.ends_at,
@@ -58,10 +58,10 @@ def _check(here: Allocation) -> None:
             f"this is one process in an allocation of {len(here.nodes)} nodes: start one on each, "
             f"srun --ntasks-per-node=1 elaunch ...; {_WAYS}"
         )
-    if here.tasks_here > 1:
+    if (most := max(here.tasks_on, default=1)) > 1 and here.step is not None:
         raise UsageError(
-            f"srun started {here.tasks_here} tasks on {here.nodes[here.node]}, and elaunch is one on each node, which "
-            f"starts the ranks: srun --ntasks-per-node=1 elaunch --nproc-per-node={here.tasks_here} ...; {_WAYS}"
+            f"srun started {most} tasks on {here.nodes[here.tasks_on.index(most)]}, and elaunch is one on each node, "
+            f"which starts the ranks: srun --ntasks-per-node=1 elaunch --nproc-per-node={most} ...; {_WAYS}"
         )
     if here.step is not None and here.tasks < len(here.nodes):
         raise UsageError(

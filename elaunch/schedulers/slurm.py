@@ -24,7 +24,7 @@ class Allocation:
     ``job`` is Slurm's number of it, ``array`` as ``12_3`` in an array's task, ``step`` None in a batch script or a
     shell. ``nodes`` are those of the step, else of the allocation; of a step over several components of a heterogeneous
     job all of them. ``node`` is this one's place among them, ``tasks`` how many tasks of the step there are,
-    ``tasks_here`` on this node. ``gpus`` and ``cpus`` are what was granted here, None where nothing was said.
+    ``tasks_on`` on each node. ``gpus`` and ``cpus`` are what was granted here, None where nothing was said.
     ``restarts`` counts how often Slurm has started the job again, ``ends_at`` is when it will end it, in seconds since
     the epoch, where that was told.
     """
@@ -36,7 +36,7 @@ class Allocation:
     nodes: tuple[str, ...] = ()
     node: int = 0
     tasks: int = 1
-    tasks_here: int = 1
+    tasks_on: tuple[int, ...] = ()
     gpus: int | None = None
     cpus: int | None = None
     restarts: int = 0
@@ -90,7 +90,7 @@ def allocation(environ: Mapping[str, str]) -> Allocation | None:
         nodes=nodes,
         node=node,
         tasks=_number(environ, "SLURM_STEP_NUM_TASKS", len(nodes) or 1),
-        tasks_here=_tasks_here(environ, node),
+        tasks_on=_tasks_on(environ, len(nodes)),
         gpus=_gpus(environ, step),
         cpus=_number(environ, "SLURM_CPUS_ON_NODE") if environ.get("SLURM_CPUS_ON_NODE") else None,
         restarts=_number(environ, "SLURM_RESTART_COUNT", 0),
@@ -109,16 +109,17 @@ def _array(environ: Mapping[str, str]) -> str:
     return f"{_number(environ, 'SLURM_ARRAY_JOB_ID')}_{_number(environ, 'SLURM_ARRAY_TASK_ID')}"
 
 
-def _tasks_here(environ: Mapping[str, str], node: int) -> int:
+def _tasks_on(environ: Mapping[str, str], nodes: int) -> tuple[int, ...]:
     text = environ.get("SLURM_STEP_TASKS_PER_NODE")
     if not text:
-        return 1
+        return (1,) * nodes
     try:
-        return counts(text)[node]
-    except IndexError:
-        raise ValueError(f"SLURM_STEP_TASKS_PER_NODE={text}: says nothing of node {node}") from None
+        found = counts(text)
     except ValueError as error:
         raise ValueError(f"SLURM_STEP_TASKS_PER_NODE={text}: {error}") from None
+    if len(found) < nodes:
+        raise ValueError(f"SLURM_STEP_TASKS_PER_NODE={text}: expected counts of {nodes} nodes")
+    return found
 
 
 def _gpus(environ: Mapping[str, str], step: int | None) -> int | None:

@@ -83,7 +83,11 @@ def test_a_later_start_numbers_its_generations_above_all_earlier_ones(script: st
         (JOB, "one process in an allocation of 4 nodes: start one on each, srun --ntasks-per-node=1 elaunch"),
         (
             {**STEP, "SLURM_STEP_TASKS_PER_NODE": "2(x4)", "SLURM_STEP_NUM_TASKS": "8"},
-            "srun started 2 tasks on n3.*srun --ntasks-per-node=1 elaunch --nproc-per-node=2",
+            "srun started 2 tasks on n1.*srun --ntasks-per-node=1 elaunch --nproc-per-node=2",
+        ),
+        (
+            {**STEP, "SLURM_STEP_TASKS_PER_NODE": "1(x3),3", "SLURM_STEP_NUM_TASKS": "6"},
+            "srun started 3 tasks on n4.*srun --ntasks-per-node=1 elaunch --nproc-per-node=3",
         ),
         ({**STEP, "SLURM_STEP_NUM_TASKS": "2"}, "2 tasks for a step on 4 nodes.*--nodes=4 --ntasks-per-node=1"),
         ({**STEP, "SLURM_STEP_NODELIST": "n[1-"}, "SLURM_STEP_NODELIST=n.1-: .*unset SLURM_JOB_ID"),

@@ -32,7 +32,7 @@ def read(environ: dict[str, str]) -> Allocation:
 def test_a_step_over_all_nodes() -> None:
     found = read(STEP)
     assert (found.nodes, found.node) == (("n1", "n2", "n3", "n4"), 2)
-    assert (found.tasks, found.tasks_here, found.cpus, found.gpus) == (4, 1, 1, None)
+    assert (found.tasks, found.tasks_on, found.cpus, found.gpus) == (4, (1, 1, 1, 1), 1, None)
     assert (found.name, found.restarts, found.floor, found.ends_at) == ("slurm-12.0", 0, 0, None)
     assert found.endpoints == tuple(f"n{n}:{found.port}" for n in (1, 2, 3))
 
