@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from elaunch import __version__
+from elaunch.agent.drainer import Drainer
 from elaunch.agent.ending import outcome_of, pass_on
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.membership import Membership, Site, new_node_id
@@ -70,6 +71,7 @@ class Agent:
         self._lease = 0
         self._requests = Requests(parts.group.ranks, parts.board, parts.witnesses)
         conf = options.conf
+        self._drainer = Drainer(options.scheduled)
         self._site = Site(
             store=parts.backend.store,
             keys=JobKeys(options.job),
@@ -87,6 +89,7 @@ class Agent:
             stop_ranks=self._stop_ranks,
             security=options.security,
             steading=parts.backend.steading,
+            host_failed=self._drainer.host_failed,
         )
         if parts.backend.steading is not None:
             parts.backend.steading.listeners.append(self._write_farewell)
@@ -111,6 +114,7 @@ class Agent:
                 await self._await_etcd()
         finally:
             self._requests.close()
+            await self._drainer.close()
             await cancelled(running, watching, mail, links)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:

@@ -137,6 +137,7 @@ class Scheduled:
     is left; ``incarnation`` is the same for all starts of the job. ``place`` is the node's among those of the job.
     ``whole``: the scheduler's signals are to all nodes of the job, not only to some that leave it.
     ``notice_signal`` says that the job is to end soon: at ``ends_at``, in seconds since the epoch, where that is known.
+    With ``drain`` a host that fails is to be taken out of service, if it is one of ``nodes``.
     """
 
     scheduler: str
@@ -147,6 +148,7 @@ class Scheduled:
     notice_signal: signal.Signals | None = None
     ends_at: float | None = None
     drain: bool = False
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

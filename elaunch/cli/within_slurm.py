@@ -48,6 +48,7 @@ def within_slurm(values: Values, environ: Mapping[str, str]) -> tuple[Values, Al
         notice_signal=warning,
         ends_at=here.ends_at,
         drain=values["slurm_drain"],
+        nodes=here.nodes,
     )
     return replace(values, values={**values.values, **told}), here, scheduled
 

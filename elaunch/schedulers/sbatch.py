@@ -19,8 +19,8 @@ class Wishes:
 
     ``nodes`` train, ``spares`` more wait. With fewer than ``min_nodes`` of them the job waits for others. ``time`` is
     the limit in Slurm's form; so many seconds before it as ``warning`` says the ranks get notice. The job is started
-    again at most ``requeues`` times. ``array`` is a job array of groups, each of ``nodes``, that make one job, at the
-    ``etcd`` given.
+    again at most ``requeues`` times. ``array`` is a job array of groups, each of ``nodes``, that make one job, and meet
+    at the ``etcd`` given, else that in ELAUNCH_ENDPOINT. Without a ``program`` it is what the batch script is given.
     ``sbatch`` are further options of sbatch, ``setup`` lines of shell.
     """
 
@@ -66,14 +66,10 @@ def wishes_of(values: Mapping[str, Any]) -> Wishes:
             raise ValueError(f"{name}={value!r}: expected a text without spaces and quotes")
     known: dict[str, Any] = {name: tuple(value) if name in LISTS else value for name, value in values.items()}
     wishes = Wishes(**known)
-    if not wishes.program:
-        raise ValueError("program: expected the script to run, and its arguments")
     if wishes.time and not _DAYS.fullmatch(wishes.time):
         raise ValueError(f"time={wishes.time}: expected minutes, HH:MM:SS or DAYS-HH:MM:SS")
     if (wishes.min_nodes or 1) > wishes.nodes:
         raise ValueError(f"min_nodes={wishes.min_nodes}: expected {wishes.nodes} at most, the number of nodes")
-    if wishes.array and not wishes.etcd:
-        raise ValueError("array: the groups of a job array meet at an etcd of yours, and none is given (etcd)")
     if wishes.array and (wishes.spares or wishes.min_nodes):
         raise ValueError("array: groups are replaced as a whole; leave out spares and min_nodes")
     return wishes
@@ -124,6 +120,8 @@ def _srun(wishes: Wishes, *, elastic: bool) -> str:
     words += [f"--min-nodes={wishes.min_nodes}"] if wishes.min_nodes else []
     line = shlex.join(words)
     if wishes.array:
-        line += f" --rdzv-backend=etcd --rdzv-endpoint={wishes.etcd} --rdzv-id=$SLURM_JOB_NAME-$SLURM_ARRAY_JOB_ID"
-        line += f" --nnodes={wishes.nodes}:$(({wishes.nodes} * SLURM_ARRAY_TASK_COUNT))"
-    return f"{line} {shlex.join([*wishes.options, *wishes.program])}"
+        etcd = wishes.etcd or '"${ELAUNCH_ENDPOINT:?is not set: HOST:PORT,... of your etcd}"'
+        line += f' --rdzv-backend=etcd --rdzv-endpoint={etcd} --rdzv-id="$SLURM_JOB_NAME-$SLURM_ARRAY_JOB_ID"'
+        line += ' --nnodes="$SLURM_JOB_NUM_NODES:$((SLURM_JOB_NUM_NODES * SLURM_ARRAY_TASK_COUNT))"'
+    rest = [*([shlex.join(wishes.options)] if wishes.options else []), shlex.join(wishes.program) or '"$@"']
+    return " ".join([line, *rest])

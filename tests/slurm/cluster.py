@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOMES = Path("/var/tmp")  # not /tmp, of which each host has its own
 PREFIX = "elaunch-slurm-"
 COMMANDS = ("slurmctld", "slurmd", "munged", "srun", "ip", "nsenter", "unshare")
-PORT = 26_817
+PORTS = 26_000  # from here on, of which each process of tests has two
 FULL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _names = itertools.count()
 _libc = ctypes.CDLL(None)
@@ -78,6 +78,7 @@ class Cluster:
         _clear_what_killed_runs_left()
         self.home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=HOMES))
         (self.home / "owner").write_text(f"{os.getpid()} {self.name} {self.count}")
+        self.port = PORTS + 2 * (os.getpid() % 2000)
         self.network = f"198.19.{os.getpid() % 256}"
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._hosts: dict[int, subprocess.Popen[bytes]] = {}
@@ -154,10 +155,12 @@ class Cluster:
         self._hosts[number].kill()
         self._hosts.pop(number).wait(10)
 
-    def back(self, *numbers: int) -> None:
-        """Hosts that crashed come back, and are taken in by Slurm."""
-        for number in numbers:
-            self.start(number)
+    def back(self) -> None:
+        """Hosts that crashed come back, and are in service again."""
+        for number in range(1, self.count + 1):
+            if number not in self._hosts:
+                self.start(number)
+        self.run("scontrol", "update", f"nodename=n[1-{self.count}]", "state=resume", check=False)
         self._await_idle()
 
     def programs(self) -> list[str]:
@@ -231,10 +234,12 @@ class Cluster:
     def _conf(self, controller: str) -> str:
         home, gres = self.home, f"Gres=gpu:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
-            f"NodeName=n{n} NodeHostname=n{n} NodeAddr={self.network}.{n} Port={PORT + 1} CPUs=4 RealMemory=4000 {gres}"
+            f"NodeName=n{n} NodeHostname=n{n} NodeAddr={self.network}.{n} Port={self.port + 1} CPUs=4 RealMemory=4000 {gres}"
             for n in range(1, self.count + 1)
         )
-        return _CONF.format(home=home, controller=controller, address=f"{self.network}.254", port=PORT, nodes=nodes)
+        return _CONF.format(
+            home=home, controller=controller, address=f"{self.network}.254", port=self.port, nodes=nodes
+        )
 
 
 _CONF = """\
