@@ -60,8 +60,11 @@ class Allocation:
 
     @property
     def port(self) -> int:
-        """Where the step's nodes meet: the same on all of them, another one for another step or job."""
-        return FIRST_PORT + (self.job * 31 + (self.step or 0)) % PORTS
+        """Where the step's nodes meet: the same on all of them, another one for another step, job or start.
+
+        So nothing of an earlier start is met there, neither an etcd that lives on nor its data.
+        """
+        return FIRST_PORT + (self.job * 31 + (self.step or 0) + self.restarts * 8191) % PORTS
 
     @property
     def endpoints(self) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.slurm.cluster import ROOT, Cluster, wait_until
 
 PROGRAM = ROOT / "tests" / "programs" / "ledgering.py"
 SCRIPTS = ROOT / "deploy" / "slurm"
+_STANDING = ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED")
 Event = dict[str, Any]
 
 
@@ -75,6 +77,7 @@ class Batch:
         """Start a job now that Slurm has put back for two minutes, as it does with each that it starts again."""
         job = job or self.jobs[-1]
         self.becomes("PENDING", job=job)
+        time.sleep(2.5)  # what starts in the very second in which it was ended, slurmd takes for what was ended
 
         def begun() -> bool:
             self.cluster.run("scontrol", "update", f"JobId={job}", "StartTime=now", check=False)
@@ -97,12 +100,12 @@ class Batch:
         """End all jobs, and see that nothing of them runs on any host."""
         for job in self.jobs:
             self.cluster.run("scancel", job, check=False)
-        mine = lambda: self.cluster.run("squeue", "-h", "-o", "%i", check=False).strip()  # noqa: E731
-        self.wait("no job in the queue", lambda: not mine(), 40)
-        self.nothing_runs()
+            self.wait(f"job {job} to be over", lambda job=job: self.state(job) not in _STANDING, 40)
+            self.nothing_runs(job)
 
-    def nothing_runs(self) -> None:
+    def nothing_runs(self, job: str) -> None:
+        """No program of the job is left, on whichever host."""
         try:
-            wait_until("no program left on any host", lambda: not self.cluster.programs(), 15)
+            wait_until("no program left on any host", lambda: not self.cluster.programs(job), 15)
         except AssertionError as error:
-            raise AssertionError(f"{error}: {self.cluster.programs()}\n{self.log()}") from None
+            raise AssertionError(f"{error}: {self.cluster.programs(job)}\n{self.log()}") from None

@@ -32,7 +32,7 @@ PREFIX = "elaunch-slurm-"
 COMMANDS = ("slurmctld", "slurmd", "munged", "srun", "ip", "nsenter", "unshare")
 PORTS = 26_000  # from here on, of which each process of tests has two
 FULL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_names = itertools.count()
+_names, _numbers = itertools.count(), itertools.count()
 _libc = ctypes.CDLL(None)
 
 
@@ -78,8 +78,8 @@ class Cluster:
         _clear_what_killed_runs_left()
         self.home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=HOMES))
         (self.home / "owner").write_text(f"{os.getpid()} {self.name} {self.count}")
-        self.port = PORTS + 2 * (os.getpid() % 2000)
-        self.network = f"198.19.{os.getpid() % 256}"
+        own = os.getpid() + next(_numbers)
+        self.port, self.network = PORTS + 2 * (own % 2000), f"198.19.{own % 256}"
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._hosts: dict[int, subprocess.Popen[bytes]] = {}
         try:
@@ -163,18 +163,15 @@ class Cluster:
         self.run("scontrol", "update", f"nodename=n[1-{self.count}]", "state=resume", check=False)
         self._await_idle()
 
-    def programs(self) -> list[str]:
-        """What runs on all hosts, but for slurmd and what waits for it."""
-        spaces = {_space(child) for first in self._hosts.values() for child in psutil.Process(first.pid).children()}
+    def programs(self, job: str) -> list[str]:
+        """What runs of a job, on whichever host."""
         found = []
         for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                words = process.cmdline()
-                ours = _space(process) in spaces and process.status() != psutil.STATUS_ZOMBIE
-                if (ours and words and words[0] not in ("slurmd", "bash", "sleep")) or (
-                    ours and words[:1] == ["bash"] and "-c" not in words[:2]
-                ):
-                    found.append(f"{process.pid} {' '.join(words)[:150]}")
+            with contextlib.suppress(psutil.Error):
+                env = process.environ()
+                ours = env.get("SLURM_CONF") == str(self.home / "slurm.conf") and env.get("SLURM_JOB_ID") == job
+                if ours and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(f"{process.pid} {' '.join(process.cmdline())[:150]}")
         return found
 
     def _daemon(self, words: list[str], log: str) -> subprocess.Popen[bytes]:
@@ -234,7 +231,8 @@ class Cluster:
     def _conf(self, controller: str) -> str:
         home, gres = self.home, f"Gres=gpu:{self.gpus}" if self.gpus else ""
         nodes = "\n".join(
-            f"NodeName=n{n} NodeHostname=n{n} NodeAddr={self.network}.{n} Port={self.port + 1} CPUs=4 RealMemory=4000 {gres}"
+            f"NodeName=n{n} NodeHostname=n{n} NodeAddr={self.network}.{n} Port={self.port + 1} "
+            f"CPUs=4 RealMemory=4000 {gres}"
             for n in range(1, self.count + 1)
         )
         return _CONF.format(
@@ -288,10 +286,6 @@ CommunicationParameters=NoAddrCache
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=10
 PartitionName=first Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 """
-
-
-def _space(process: psutil.Process) -> int:
-    return os.stat(f"/proc/{process.pid}/ns/pid").st_ino
 
 
 def _make_networks(name: str, network: str, count: int) -> None:

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from elaunch.schedulers.slurm import GENERATIONS
-from tests.slurm.batch import Batch
+from tests.slurm.batch import PROGRAM, Batch
+from tests.slurm.cluster import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def limited(cluster: Cluster) -> Iterator[Batch]:
+    """A job of one minute, the least that Slurm takes, with no warning: it runs beside the other tests."""
+    out = cluster.home / "out" / "limited"
+    out.mkdir()
+    job = Batch(cluster, out)
+    job.train("plain.sbatch", options=("--nodes=1", "--nodelist=n1", "--time=1", "--signal=USR2@0"))
+    job.started(1)
+    yield job
+    job.close()
 
 
 def goes_on(batch: Batch, ranks: int, saved: int) -> None:
@@ -30,15 +45,6 @@ def test_the_warning_before_the_time_limit_leaves_time_to_save_and_the_job_goes_
     assert "exit code 85: work remains; asked for another start" in batch.log()
 
 
-def test_the_time_limit_without_a_warning_is_a_notice_too(batch: Batch) -> None:
-    """``KillWait`` is all that there is then."""
-    batch.train("plain.sbatch", options=("--nodes=1", "--time=1", "--signal=USR2@0"))
-    batch.started(1)
-    noticed = batch.wait("the notice", lambda: batch.events("noticed"), 120)
-    assert noticed[0]["left"] < 25
-    goes_on(batch, 1, batch.step_of())
-
-
 def test_a_preempted_job_saves_and_goes_on(batch: Batch) -> None:
     batch.train("plain.sbatch", options=("--nodes=1", "--nodelist=n2", "--exclusive"))
     batch.passes(5)
@@ -57,7 +63,7 @@ def test_a_cancelled_job_saves_and_is_not_started_again(batch: Batch) -> None:
     assert len(batch.events("noticed")) == 4
     assert batch.step_of() >= 10
     assert "is not started again: Slurm has it as CANCELLED" in batch.log()
-    batch.nothing_runs()
+    batch.nothing_runs(batch.jobs[0])
 
 
 def test_the_batch_script_may_hear_the_warning_and_hand_it_on(batch: Batch) -> None:
@@ -70,8 +76,6 @@ def test_the_batch_script_may_hear_the_warning_and_hand_it_on(batch: Batch) -> N
         "wait $srun; code=$?; while kill -0 $srun 2>/dev/null; do wait $srun; code=$?; done\n"
         "elaunch slurm requeue $code\n"
     )
-    from tests.slurm.batch import PROGRAM
-
     batch.submit(script, str(PROGRAM))
     batch.passes(5)
     batch.cluster.run("scancel", "--batch", "--signal=USR1", batch.jobs[0])
@@ -94,3 +98,10 @@ def test_what_would_fail_again_is_not_started_again(
     batch.train("plain.sbatch", *options, options=("--nodes=1",))
     batch.becomes("FAILED")
     assert f"exit code {code}: job {batch.jobs[0]} is not started again: {why}" in batch.log()
+
+
+def test_the_time_limit_without_a_warning_is_a_notice_too(limited: Batch) -> None:
+    """``KillWait`` is all that there is then."""
+    noticed = limited.wait("the notice", lambda: limited.events("noticed"), 120)
+    assert noticed[0]["left"] < 25
+    goes_on(limited, 1, limited.step_of())
