@@ -147,7 +147,7 @@ class Cluster:
         )
         space = ["nsenter", f"--net=/run/netns/{self.name}n{number}"]
         own = ["unshare", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", inside]
-        self._hosts[number] = self._daemon([*space, *own], f"host.{name}")
+        self._hosts[number] = self.daemon([*space, *own], f"host.{name}")
 
     def crash(self, number: int) -> None:
         """A host loses its power: nothing of it says good-bye."""
@@ -174,7 +174,7 @@ class Cluster:
                     found.append(f"{process.pid} {' '.join(process.cmdline())[:150]}")
         return found
 
-    def _daemon(self, words: list[str], log: str) -> subprocess.Popen[bytes]:
+    def daemon(self, words: list[str], log: str) -> subprocess.Popen[bytes]:
         with (self.home / f"{log}.log").open("ab") as file:
             return subprocess.Popen(
                 words,
@@ -191,9 +191,9 @@ class Cluster:
         munge = self.home / "munge"
         files = [f"--{kind}-file={munge / kind}" for kind in ("key", "pid", "log", "seed")]
         words = ["munged", "-F", "--force", f"--socket={munge / 'sock'}", "--num-threads=2", *files]
-        self._daemons.append(self._daemon(words, "munged"))
+        self._daemons.append(self.daemon(words, "munged"))
         wait_until("munged's socket", (munge / "sock").exists, 15)
-        self._daemons.append(self._daemon(["slurmctld", "-D", "-c"], "slurmctld"))
+        self._daemons.append(self.daemon(["slurmctld", "-D", "-c"], "slurmctld"))
 
     def _await_idle(self) -> None:
         def idle() -> bool:
