@@ -61,6 +61,7 @@ def test_a_signal_to_all_processes_is_notice_and_the_job_ends_in_order(step: Job
     assert agent.wait() == 85
     assert len(lines(step, "noticed")) == 2
     assert "work remains" in agent.output()
+    assert "lease_lost" not in agent.output()  # etcd was there to the end
 
 
 def test_a_later_start_goes_on_with_a_higher_generation(step: Job) -> None:
