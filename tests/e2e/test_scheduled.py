@@ -87,9 +87,12 @@ def test_a_rank_that_waits_for_notice_is_ended_at_once_when_another_fails(step: 
     assert time.monotonic() - began < 30
 
 
-def test_a_program_that_does_not_listen_gets_sigterm_as_ever(step: Job) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
+def test_of_a_program_that_does_not_listen_work_remains_too(step: Job, signum: signal.Signals) -> None:
+    """It dies of SIGTERM at once, which is no failure then; the warning alone does nothing to it."""
     step.program = ("--no-python", "sleep", "1000")
     agent = step.agent()
     wait_until("the ranks", lambda: "running" in agent.output())
-    agent.kill(signal.SIGUSR1)
+    signal_all(step, signum)
     assert agent.wait() == 85
+    assert "rank_failed" not in agent.output()
