@@ -138,6 +138,8 @@ class Scheduled:
     ``whole``: the scheduler's signals are to all nodes of the job, not only to some that leave it.
     ``notice_signal`` says that the job is to end soon: at ``ends_at``, in seconds since the epoch, where that is known.
     With ``drain`` a host that fails is to be taken out of service, if it is one of ``nodes``.
+    ``scheduler_job`` is the scheduler's number of the job, ``starts`` how often it was started before, and ``port`` one
+    at which the first node was met, 0: none.
     """
 
     scheduler: str
@@ -149,6 +151,9 @@ class Scheduled:
     ends_at: float | None = None
     drain: bool = False
     nodes: tuple[str, ...] = ()
+    scheduler_job: str = ""
+    port: int = 0
+    starts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

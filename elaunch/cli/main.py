@@ -47,6 +47,7 @@ def launch(arguments: Sequence[str]) -> int:
     import asyncio
 
     from elaunch.agent.console import hold_standard_streams, own_words
+    from elaunch.agent.orphans import leave_no_orphan
     from elaunch.cli import output, report
 
     with output.silent_grpc(os.environ):
@@ -56,7 +57,12 @@ def launch(arguments: Sequence[str]) -> int:
     log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job)
     for warning in options.warnings:
         log.warning("option", text=warning)
-    outcome = asyncio.run(run_agent(options))
+    try:
+        outcome = asyncio.run(run_agent(options))
+    except ElaunchError as error:
+        leave_no_orphan(options.scheduled, error.exit_code)
+        raise
+    leave_no_orphan(options.scheduled, outcome.exit_code)
     if outcome.failures:
         own_words(_PATIENCE).write(report.render(options.program.target, outcome.failures) + "\n")
     elif outcome.exit_code:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from elaunch.agent.slurm_commands import ask
 from elaunch.errors import UsageError
 from elaunch.schedulers.sbatch import LISTS, NAMES, script_of, wishes_of
-from elaunch.schedulers.slurm_states import requeued, state_in
+from elaunch.schedulers.slurm_states import MOST_STARTS, requeued, state_in
 
 _HELP = {
     "options": "of elaunch, separated by spaces",
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         one.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT ...", help="what elaunch is to run")
     again = whats.add_parser("requeue", help="at the end of a batch script: start the job again if work remains")
     again.add_argument("code", type=int, metavar="CODE", help="what srun ended with: $?")
-    again.add_argument("--at-most", type=int, default=20, metavar="N", help="starts after the first (20)")
+    again.add_argument("--at-most", type=int, default=MOST_STARTS, metavar="N", help="starts after the first (20)")
     return parser
 
 

@@ -49,6 +49,9 @@ def within_slurm(values: Values, environ: Mapping[str, str]) -> tuple[Values, Al
         ends_at=here.ends_at,
         drain=values["slurm_drain"],
         nodes=here.nodes,
+        scheduler_job=str(here.job),
+        port=here.port if here.step is not None and whole else 0,
+        starts=here.restarts,
     )
     return replace(values, values={**values.values, **told}), here, scheduled
 

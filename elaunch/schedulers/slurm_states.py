@@ -6,6 +6,7 @@ import re
 from datetime import datetime, timedelta
 from enum import Enum
 
+MOST_STARTS = 20  # after the first, where nothing else is said
 WORK_REMAINS = 85  # what agents end with when a scheduler stopped them: elaunch/controller/preemption.py
 _AGAIN = {
     WORK_REMAINS: "work remains",
@@ -85,6 +86,19 @@ def state_in(told: str) -> JobState:
     if begin is None or end is None or limit is None or end - begin < limit - timedelta(seconds=1):
         return JobState.CANCELLED
     return JobState.TIMEOUT
+
+
+def orphaned(told: str, first: str, code: int, restarts: int) -> tuple[list[str], str]:
+    """What is to be asked of Slurm for a job whose batch script died with its host ``first``, and why; none: nothing.
+
+    With ``--no-kill`` such a job holds its nodes to its time limit, though nobody hears what its step ended with.
+    """
+    said = dict(re.findall(r"(\w+)=(\S+)", told))
+    if (said.get("BatchFlag"), said.get("BatchHost")) != ("1", first) or state_in(told) is not JobState.RUNNING:
+        return [], ""
+    wanted, why = requeued(code, JobState.RUNNING, restarts, MOST_STARTS)
+    job = said.get("JobId", "")
+    return (["scontrol", "requeue", job] if wanted else ["scancel", job]), why
 
 
 def _time(text: str) -> datetime | None:

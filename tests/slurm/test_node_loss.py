@@ -53,3 +53,19 @@ def test_without_spares_slurm_starts_the_job_again_and_it_goes_on(crashing: Clus
     assert {e["generation"] for e in again} == {GENERATIONS + 1}
     assert {e["step"] for e in again} == {kept}
     assert kept >= saved
+
+
+def test_a_batch_script_that_dies_with_its_host_leaves_no_job_that_holds_its_nodes(
+    crashing: Cluster, batch: Batch
+) -> None:
+    """With ``--no-kill`` Slurm would let it stand to its time limit, without a script and in the end without a step."""
+    conf = "--rdzv-conf=lease_ttl=5,etcd_timeout=5"  # the etcd has not spread yet, and dies with its host too
+    batch.train("elastic.sbatch", conf, options=("--nodes=4",))
+    batch.started(3)
+    crashing.crash(1)
+    batch.becomes("COMPLETING", "PENDING")
+    batch.wait("no program left", lambda: not crashing.programs(batch.jobs[0]))
+    kept = batch.step_of()
+    crashing.back()
+    batch.at_once()
+    assert {e["step"] for e in batch.started(3, restarts=1)} == {kept}

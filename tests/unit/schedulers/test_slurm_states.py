@@ -10,7 +10,7 @@ import pytest
 from elaunch.cli import slurm
 from elaunch.controller.preemption import EXIT_WORK_REMAINS
 from elaunch.controller.restarts import EXIT_CRASH_LOOP
-from elaunch.schedulers.slurm_states import WORK_REMAINS, JobState, requeued, state_in, state_of
+from elaunch.schedulers.slurm_states import WORK_REMAINS, JobState, orphaned, requeued, state_in, state_of
 
 # As Slurm 22.05 writes it, cut to what is read.
 TOLD = "JobId=14 JobState={state} Reason=None TimeLimit={limit} StartTime=2026-11-30T14:21:06 EndTime={end} {more}"
@@ -91,3 +91,15 @@ def test_the_command_asks_slurm_and_hands_the_code_on(
     assert ("requeue 14" in (tmp_path / "asked").read_text()) == asked
     assert slurm.run(["requeue", "93"], {"SLURM_JOB_ID": "14"}) == 93
     assert (tmp_path / "asked").read_text().count("requeue 14") == asked
+
+
+def test_of_a_job_without_its_batch_host_the_agents_ask_what_the_script_would_have() -> None:
+    left = told("RUNNING", more="BatchFlag=1 NodeList=n[2-4] BatchHost=n1")
+    assert orphaned(left, "n1", 85, 0)[0] == ["scontrol", "requeue", "14"]
+    assert orphaned(left, "n1", 69, 0)[0] == ["scontrol", "requeue", "14"]
+    assert orphaned(left, "n1", 0, 0)[0] == ["scancel", "14"]
+    assert orphaned(left, "n1", 93, 0)[0] == ["scancel", "14"]
+    assert orphaned(left, "n1", 85, 20)[0] == ["scancel", "14"]
+    for other in (left.replace("RUNNING", "PENDING"), left.replace("BatchFlag=1", "BatchFlag=0"), ""):
+        assert orphaned(other, "n1", 85, 0)[0] == []
+    assert orphaned(left, "n2", 85, 0)[0] == []  # the step began on another host
