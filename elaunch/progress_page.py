@@ -99,6 +99,7 @@ class Page:
     program has heard it. ``silent`` is 1 where nobody beats, though a process has claimed the page. ``reports`` is what
     it tells of checkpoints. ``starts`` counts the records of its start. The agent says who the rank is: ``rank``,
     ``world_size``, ``local_rank`` and ``local_world_size``.
+    ``spared`` is 1 where SIGTERM does nothing to it, as notice comes in its place.
     """
 
     step = _Cell(1)
@@ -114,6 +115,7 @@ class Page:
     world_size = _Cell(11)
     local_rank = _Cell(12)
     local_world_size = _Cell(13)
+    spared = _Cell(14)
 
     def __init__(self, fd: int) -> None:
         """Map the page behind a descriptor. Raises OSError, and ValueError where it is none."""

@@ -2,7 +2,8 @@
 # Install the system packages that the tests use. Without the right to do that, say what is missing and go on: the tests
 # that need it are skipped, and say so.
 set -euo pipefail
-declare -A package=([ip]=iproute2)
+PATH=$PATH:/usr/sbin:/sbin
+declare -A package=([ip]=iproute2 [slurmctld]=slurmctld [slurmd]=slurmd [munged]=munge [srun]=slurm-client)
 
 missing=()
 for command in "${!package[@]}"; do

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from elaunch import __version__
+from elaunch.agent.drainer import Drainer
 from elaunch.agent.ending import outcome_of, pass_on
 from elaunch.agent.farewell import write_farewell
 from elaunch.agent.membership import Membership, Site, new_node_id
@@ -19,7 +20,7 @@ from elaunch.agent.opening import Parts, opened
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome
 from elaunch.agent.requests import Requests
-from elaunch.agent.signals import SignalWatch, stopped_by
+from elaunch.agent.signals import SignalWatch
 from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
@@ -42,7 +43,7 @@ ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts an aborted job at mo
 
 async def run_agent(options: LaunchOptions) -> Outcome:
     """Run this node's part of the job until it ends. Raises ElaunchError where it could not be begun or went on."""
-    signals = SignalWatch(options.signals)
+    signals = SignalWatch(options.signals, options.scheduled)
     with signals:
         try:
             async with opened(options) as parts:
@@ -55,7 +56,7 @@ async def run_agent(options: LaunchOptions) -> Outcome:
         except asyncio.CancelledError:
             if signals.first is None:
                 raise
-            end = stopped_by(signals.first)
+            end = signals.end(signals.first)
     pass_on(end, os.environ)
     return outcome_of(end)
 
@@ -70,6 +71,7 @@ class Agent:
         self._lease = 0
         self._requests = Requests(parts.group.ranks, parts.board, parts.witnesses)
         conf = options.conf
+        self._drainer = Drainer(options.scheduled)
         self._site = Site(
             store=parts.backend.store,
             keys=JobKeys(options.job),
@@ -87,6 +89,7 @@ class Agent:
             stop_ranks=self._stop_ranks,
             security=options.security,
             steading=parts.backend.steading,
+            host_failed=self._drainer.host_failed,
         )
         if parts.backend.steading is not None:
             parts.backend.steading.listeners.append(self._write_farewell)
@@ -107,10 +110,11 @@ class Agent:
                     await self._tell_lost(error)
                 self._signals.detach()
                 if self._signals.first is not None:
-                    return stopped_by(self._signals.first)
+                    return self._signals.end(self._signals.first)
                 await self._await_etcd()
         finally:
             self._requests.close()
+            await self._drainer.close()
             await cancelled(running, watching, mail, links)
 
     async def _beside(self, running: asyncio.Task[None], joining: asyncio.Task[End]) -> End:
@@ -152,6 +156,7 @@ class Agent:
             owns_rank=options.owns_rank,
             version=__version__,
             topology=self._parts.topology,
+            place=options.scheduled.place if options.scheduled is not None else -1,
         )
         self._parts.board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), **_STARTED)
         membership = Membership(self._site, node)
@@ -235,7 +240,7 @@ def spec_of(options: LaunchOptions) -> Spec:
 
 def policy_from(options: LaunchOptions) -> Policy:
     """What this node does by, should it lead."""
-    conf, recovery = options.conf, options.recovery
+    conf, recovery, scheduled = options.conf, options.recovery, options.scheduled
     return Policy(
         options.min_nodes,
         options.max_nodes,
@@ -254,4 +259,6 @@ def policy_from(options: LaunchOptions) -> Policy:
         probe=options.probe,
         quarantine_faults=recovery.quarantine_faults,
         on_link_fault=recovery.on_link_fault,
+        floor=scheduled.floor if scheduled is not None else 0,
+        incarnation=scheduled.incarnation if scheduled is not None else "",
     )

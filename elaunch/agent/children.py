@@ -141,6 +141,9 @@ def settle(dispositions: Dispositions, streams: Streams, start: RankStart) -> No
     for warning in confine(start.cpus, start.memory):
         _say(f"warning: local rank {start.local_rank}: {warning}")
     dispositions.restore()
+    for signum in start.ignored:
+        if signal.getsignal(signum) is signal.SIG_DFL:
+            signal.signal(signum, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, dispositions.caught)
 
 

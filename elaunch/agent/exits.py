@@ -11,6 +11,8 @@ from typing import Protocol
 
 import structlog
 
+from elaunch.agent.options import Scheduled
+from elaunch.agent.preempting import hold
 from elaunch.agent.ranks import Generation, Ranks
 from elaunch.agent.spawner import Exit
 from elaunch.agent.status import StatusBoard
@@ -35,9 +37,11 @@ class Exits:
         describe: Describe,
         telling: Telling,
         look: Callable[[], Awaitable[None]],
+        scheduled: Scheduled | None = None,
     ) -> None:
         """``look`` sees, in a bounded time, to what ``describe`` needs of a failure."""
         self._look = look
+        self._scheduled = scheduled
         self._ranks = ranks
         self._board = board
         self._describe = describe
@@ -86,6 +90,7 @@ class Exits:
     async def _exited(self, end: Exit) -> None:
         """An exit that we brought about is no news; the last of the others ends the run well if all were good."""
         if end.exit_code != 0 and self._news(end) is not None:
+            await hold(end, self._scheduled, self._board)
             await self._look()
         generation = self._news(end)
         if generation is None:

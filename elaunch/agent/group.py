@@ -15,6 +15,7 @@ from elaunch.agent.awake import keep_awake
 from elaunch.agent.evidence import Evidence
 from elaunch.agent.exits import Exits
 from elaunch.agent.notice import Notice, Notified
+from elaunch.agent.options import Scheduled
 from elaunch.agent.ranks import Generation, Logs, Ranks
 from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
@@ -66,11 +67,12 @@ class Group:
         grace: float,
         notice_signal: signal.Signals | None = None,
         max_restarts: int = 0,
+        scheduled: Scheduled | None = None,
     ) -> None:
         self.ranks = Ranks(spawner, reopen, board, grace)
-        self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal)
+        self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal, scheduled)
         self._telling = telling = Telling(max_restarts)
-        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look)
+        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look, scheduled)
         self._board = board
         self._prepare = prepare
         self._listen = listen
@@ -164,7 +166,7 @@ class Group:
             self._board.update(evidence=f"{where}{found.text}"[:EVIDENCE_SHOWN])
         if not command.notice or not self._notice.heard:
             return None
-        await self._notice.give(command.reason, self._news)
+        await self._notice.give(command.reason, self._news, command.code)
         return self._notice.rest
 
     async def _start(self, start: Start) -> None:

@@ -41,8 +41,12 @@ class Candidate:
         lease: Lease,
         on_end: Callable[[End], None],
         tend: Callable[[Leadership], Coroutine[Any, Any, None]],
+        host_failed: Callable[[str, str], None],
     ) -> None:
-        """``tend`` is what else whoever leads has to look after; it ends when it is cancelled, or has nothing to do."""
+        """``tend`` is what else whoever leads has to look after; it ends when it is cancelled, or has nothing to do.
+
+        ``host_failed`` hears of each host that failed, and how, while this node leads.
+        """
         self._store = store
         self._keys = keys
         self._policy = policy
@@ -52,6 +56,7 @@ class Candidate:
         self._lease = lease
         self._on_end = on_end
         self._tend = tend
+        self._host_failed = host_failed
         self._term: Term | None = None
         self._in_vain = False
         self._log = structlog.get_logger().bind(job=keys.job, node=node.node_id)
@@ -96,6 +101,7 @@ class Candidate:
                     self._clock,
                     self._node.node_id,
                     left=lambda: self._lease.left,
+                    host_failed=self._host_failed,
                 )
                 self._term = term
                 self._server.serve(self._keys.job, term, token)

@@ -36,6 +36,10 @@ CLAIM_SPREAD = 0.005  # seconds for each node that may claim to lead: about as l
 STREAM_SPREAD = 0.001  # seconds for each stream that a new leader has to take
 
 
+def _unheard(host: str, text: str) -> None:
+    return
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
     """What stays the same over all node ids of one agent."""
@@ -56,6 +60,7 @@ class Site:
     stop_ranks: Callable[[float | None], Coroutine[Any, Any, None]]
     security: Security = OPEN
     steading: Steading | None = None
+    host_failed: Callable[[str, str], None] = _unheard
 
 
 def new_node_id() -> str:
@@ -146,7 +151,16 @@ class Membership:
         site = self._site
         tend = functools.partial(self._tend, lease)
         candidate = Candidate(
-            site.store, site.keys, site.policy, site.clock, site.server, self._node, lease, self.resign, tend
+            site.store,
+            site.keys,
+            site.policy,
+            site.clock,
+            site.server,
+            self._node,
+            lease,
+            self.resign,
+            tend,
+            site.host_failed,
         )
         spread = CLAIM_SPREAD * site.policy.max_nodes
         election = Election(site.store, site.keys, lease.id, spread=spread, leave_to=candidate.leave_to_controllers)

@@ -162,6 +162,9 @@ class Nursery:
             self._stopping.tell([child.pid for child in self._brood.ranks.values()], now)
         else:
             self._stopping.hurry(now + message["grace"])
+        for child in self._brood.ranks.values():
+            if child.pid in message["deaf"]:
+                child.signal(signal.SIGKILL)
         self._stopping.waiting.append(message)
 
     def _close(self) -> None:

@@ -138,7 +138,9 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
         options.shutdown_timeout,
         options.notice_signal,
         options.max_restarts,
+        options.scheduled,
     )
+    group.ranks.spared = preparation.pages.spared
     stack.push_async_callback(group.close)
     server = ControlServer(options.security, options.max_nodes)
     port = await server.start(addresses.listening_host(address) or "::")

@@ -130,6 +130,33 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True)
+class Scheduled:
+    """What a scheduler says of this start of the job.
+
+    Generations are numbered above ``floor``, so that no number of an earlier start comes again though nothing of that
+    is left; ``incarnation`` is the same for all starts of the job. ``place`` is the node's among those of the job.
+    ``whole``: the scheduler's signals are to all nodes of the job, not only to some that leave it.
+    ``notice_signal`` says that the job is to end soon: at ``ends_at``, in seconds since the epoch, where that is known.
+    With ``drain`` a host that fails is to be taken out of service, if it is one of ``nodes``.
+    ``scheduler_job`` is the scheduler's number of the job, ``starts`` how often it was started before, and ``port`` one
+    at which the first node was met, 0: none.
+    """
+
+    scheduler: str
+    floor: int = 0
+    incarnation: str = ""
+    place: int = -1
+    whole: bool = True
+    notice_signal: signal.Signals | None = None
+    ends_at: float | None = None
+    drain: bool = False
+    nodes: tuple[str, ...] = ()
+    scheduler_job: str = ""
+    port: int = 0
+    starts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """Everything that the command line, ``PET_*`` and the machine said.
 
@@ -169,4 +196,5 @@ class LaunchOptions:
     event_log_handler: str = "null"
     log_level: str = "info"
     security: Security = OPEN
+    scheduled: Scheduled | None = None
     warnings: tuple[str, ...] = ()

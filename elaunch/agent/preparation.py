@@ -261,6 +261,8 @@ class LaunchPreparation:
         program = self._options.program
         streams = self._streams[place.local_rank]
         args = substitute(program.args, place.local_rank)
+        scheduled = self._options.scheduled
+        env = {**env, **({"ELAUNCH_SCHEDULER": scheduled.scheduler} if scheduled is not None else {})}
         return RankStart(
             local_rank=place.local_rank,
             rank=place.rank,
@@ -270,6 +272,7 @@ class LaunchPreparation:
             stderr=streams.stderr,
             cpus=self.cpus[place.local_rank] if self.cpus else bound.cpus,
             memory=bound.memory,
+            ignored=(scheduled.notice_signal,) if scheduled is not None and scheduled.notice_signal else (),
         )
 
 

@@ -7,12 +7,14 @@ nothing is left behind, however the agent ends.
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import structlog
 
+from elaunch.agent.preempting import ignores
 from elaunch.agent.sight import RankFiles, Sight
 from elaunch.agent.witness import Witness
 from elaunch.progress import RankProgress
@@ -69,6 +71,11 @@ class Pages:
         """The same ranks, to be asked for evidence; ``stderr`` is the file of each local rank."""
         found = ((n, sight, sight.look(now)) for n, sight in self.sights.items())
         return [Witness(rank, sight, self.files[n], stderr.get(n)) for n, sight, rank in found if rank is not None]
+
+    def spared(self) -> tuple[int, ...]:
+        """The ranks that SIGTERM would not end, as they wait for notice: nothing else than SIGKILL does."""
+        pids = (sight.pid for sight in self.sights.values() if sight.page.spared)
+        return tuple(pid for pid in pids if pid and ignores(pid, signal.SIGTERM))
 
     def notify(self, deadline_seconds: float, reason: str) -> None:
         """Tell the programs that they are to stop in so many seconds from now, and why."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -47,7 +47,9 @@ class Generation:
 class Ranks:
     """The generation that this node runs, and the means to end it. ``lock`` is held while ranks start or stop.
 
-    ``reopen`` yields another spawner process in the place of one that died; ``grace`` is in seconds.
+    ``reopen`` yields another spawner process in the place of one that died; ``grace`` is in seconds. ``hurry`` is set
+    when a scheduler that had left more time than that stops the job before it is over. ``spared`` yields the ranks to
+    which SIGTERM does nothing.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class Ranks:
         self.lock = asyncio.Lock()
         self.generation: Generation | None = None
         self.stop_signal: signal.Signals = signal.SIGTERM
+        self.hurry = asyncio.Event()
+        self.spared: Callable[[], Sequence[int]] = tuple
         self._reopen = reopen
         self._board = board
         self._grace = grace
@@ -91,7 +95,8 @@ class Ranks:
 
     async def stop(self, grace: float | None) -> None:
         """End every process: ``grace`` in seconds, the usual one where None."""
-        await self.spawner.stop(signum=self.stop_signal, grace=self._grace if grace is None else grace)
+        grace = self._grace if grace is None else grace
+        await self.spawner.stop(signum=self.stop_signal, grace=grace, deaf=self.spared())
 
     async def replace_spawner(self) -> tuple[int, dict[int, int]]:
         """Have another spawner process in the place of one that died; which generation's local ranks it took along.

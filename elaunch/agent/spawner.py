@@ -155,16 +155,17 @@ class Spawner:
         """Send a signal to every live rank."""
         await self._talk.ask({"op": "signal", "signum": int(signum)}, _REPLY_SECONDS)
 
-    async def stop(self, *, signum: int, grace: float) -> None:
+    async def stop(self, *, signum: int, grace: float, deaf: Sequence[int] = ()) -> None:
         """Stop all that was started, whole trees and the store: ``signum``, ``grace`` seconds, SIGKILL.
 
         Returns when all of it is gone. It is killed where the spawner process died meanwhile or does not answer: soon
-        after the grace where that is held itself. What is stopped or traced gets SIGKILL at once. Raises StartError
+        after the grace where that is held itself. What is stopped or traced gets SIGKILL at once, and so do the ranks
+        with the pids ``deaf``, to which ``signum`` does nothing. Raises StartError
         if something outlives SIGKILL (uninterruptible sleep).
         """
         if not self._ready.done():
             return  # nothing starts before it is ready, and it hears nothing while it imports
-        message = {"op": "stop", "signum": int(signum), "grace": grace}
+        message = {"op": "stop", "signum": int(signum), "grace": grace, "deaf": list(deaf)}
         asking = asyncio.ensure_future(self._talk.ask(message, grace + 2 * KILL_BOUND_SECONDS))
         try:
             await self._unheld(asking, grace)

@@ -34,7 +34,8 @@ class RankStart:
 
     ``env`` is complete. ``stdout`` and ``stderr`` are files, truncated at the start; None: the agent's own
     stream. ``cpus`` is the set of CPUs that the rank may use; None: all that the agent may use. ``memory`` is the NUMA
-    node that its memory comes from while that has some; None: as the kernel does.
+    node that its memory comes from while that has some; None: as the kernel does. ``ignored`` are signals that do
+    nothing to it unless it handles them.
     """
 
     local_rank: int
@@ -45,6 +46,7 @@ class RankStart:
     stderr: Path | None = None
     cpus: tuple[int, ...] | None = None
     memory: int | None = None
+    ignored: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +58,7 @@ class RankStart:
             "stderr": str(self.stderr) if self.stderr else None,
             "cpus": self.cpus,
             "memory": self.memory,
+            "ignored": self.ignored,
         }
 
     @classmethod
@@ -70,6 +73,7 @@ class RankStart:
             stderr=Path(data["stderr"]) if data["stderr"] else None,
             cpus=tuple(data["cpus"]) if data["cpus"] is not None else None,
             memory=data["memory"],
+            ignored=tuple(data["ignored"]),
         )
 
 

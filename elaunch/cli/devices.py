@@ -29,12 +29,16 @@ class Build:
 _MOST = 10_000  # ranks of a node: more is a slip of the finger
 
 
-def count_slots(text: str, environ: Mapping[str, str]) -> int:
-    """``--nproc-per-node`` as a number. Raises ValueError that says what was expected."""
+def count_slots(text: str, environ: Mapping[str, str], cpus: int | None = None) -> int:
+    """``--nproc-per-node`` as a number. Raises ValueError that says what was expected.
+
+    ``cpus`` are those that a scheduler granted: it need not have bound this process to them.
+    """
     if re.fullmatch(r"[0-9]{1,9}", text) and 0 < int(text) <= _MOST:
         return int(text)
+    usable = min(cpu_count(), cpus or _MOST)
     if text == "cpu":
-        return cpu_count()
+        return usable
     if text not in ("gpu", "xpu", "auto"):
         raise ValueError(f"expected a number from 1 to {_MOST}, auto, cpu, gpu or xpu")
     build = torch_build()
@@ -42,7 +46,7 @@ def count_slots(text: str, environ: Mapping[str, str]) -> int:
     xpus = xpu_count(environ, build) if text != "gpu" and not gpus else 0
     if text != "auto" and not gpus + xpus:
         raise ValueError(f"{none_found(text, build)}; give a number, or auto to fall back to the CPUs")
-    return gpus or xpus or cpu_count()
+    return gpus or xpus or usable
 
 
 def none_found(kind: str, build: Build) -> str:

@@ -162,6 +162,13 @@ STOPPING = (
         ours=True,
     ),
     Flag("notice_signal", "sent to the ranks before a planned stop, to save and exit", metavar="SIG", ours=True),
+    Flag(
+        "warning_signal",
+        "under Slurm: says that the job's time is nearly up (none: it is handed on)",
+        default="USR1",
+        metavar="SIG|none",
+        ours=True,
+    ),
     Flag("monitor_interval", "accepted; deaths are seen at once", "number", 0.1, metavar="SECONDS"),
 )
 
@@ -224,6 +231,7 @@ RECOVERY = (
         ours=True,
     ),
     Flag("fixed_world", "the program needs the world that it began with: refuse another", "flag", False, ours=True),
+    Flag("slurm_drain", "under Slurm: have hosts that fail drained, with the reason", "flag", False, ours=True),
     Flag("spares", "nodes beyond the wanted number that wait for one to fail", "integer", 0, metavar="N", ours=True),
 )
 

@@ -47,6 +47,7 @@ def launch(arguments: Sequence[str]) -> int:
     import asyncio
 
     from elaunch.agent.console import hold_standard_streams, own_words
+    from elaunch.agent.orphans import leave_no_orphan
     from elaunch.cli import output, report
 
     with output.silent_grpc(os.environ):
@@ -56,7 +57,12 @@ def launch(arguments: Sequence[str]) -> int:
     log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job)
     for warning in options.warnings:
         log.warning("option", text=warning)
-    outcome = asyncio.run(run_agent(options))
+    try:
+        outcome = asyncio.run(run_agent(options))
+    except ElaunchError as error:
+        leave_no_orphan(options.scheduled, error.exit_code)
+        raise
+    leave_no_orphan(options.scheduled, outcome.exit_code)
     if outcome.failures:
         own_words(_PATIENCE).write(report.render(options.program.target, outcome.failures) + "\n")
     elif outcome.exit_code:
@@ -113,11 +119,19 @@ def examine(arguments: Sequence[str]) -> int:
     return run(arguments[1:], os.environ)
 
 
+def speak_to_slurm(arguments: Sequence[str]) -> int:
+    """Batch scripts, and what they need."""
+    from elaunch.cli.slurm import run
+
+    return run(arguments[1:], os.environ)
+
+
 COMMANDS: dict[str, Command] = {
     **dict.fromkeys(OPERATOR_COMMANDS, operate),
     "controller": lead,
     "ckpt": look_after_checkpoints,
     "topo": show_topology,
     "doctor": examine,
+    "slurm": speak_to_slurm,
 }
 """What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -15,6 +15,7 @@ from elaunch.cli.recovery import recovery
 from elaunch.cli.rendezvous_conf import parse_conf
 from elaunch.cli.security import open_etcd, resolve_security
 from elaunch.cli.settings import checked
+from elaunch.cli.within_slurm import within_slurm
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
@@ -23,14 +24,14 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
     Raises UsageError, one line that names the option, its value and what was expected; SystemExit(0) after
     ``--help`` and ``--version``.
     """
-    values = read(argv, environ)
+    values, here, scheduled = within_slurm(read(argv, environ), environ)
     program = resolve_program(values, environ)
     nodes = settings.nodes(values)
     conf, conf_rank = checked(values, "rdzv_conf", parse_conf, environ)
     meeting = resolve_meeting(values, nodes[1], conf_rank)
     start, start_warnings = resolve_start(values, program)
     security = resolve_security(values)
-    slots = checked(values, "nproc_per_node", count_slots, environ)
+    slots = checked(values, "nproc_per_node", count_slots, environ, here.cpus if here is not None else None)
     binding, binding_warnings = resolve_binding(values, slots, environ)
     return LaunchOptions(
         program=program,
@@ -65,5 +66,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         event_log_handler=settings.event_log_handler(values),
         log_level=settings.log_level(values, environ),
         security=security,
+        scheduled=scheduled,
         warnings=(*meeting.warnings, *start_warnings, *binding_warnings, *open_etcd(security, meeting, nodes[1])),
     )

@@ -23,7 +23,7 @@ _EPILOG = (
     f"Commands for a job that runs stand in SCRIPT's place: {', '.join(OPERATOR_COMMANDS)} (elaunch ps --help; a "
     "script of such a name is run as ./NAME). elaunch controller leads jobs from a host of its own, elaunch "
     "ckpt looks after checkpoints, elaunch topo shows a machine and what its ranks get, elaunch "
-    "doctor says what is wrong with it. Options come before SCRIPT; "
+    "doctor says what is wrong with it, elaunch slurm writes batch scripts. Options come before SCRIPT; "
     "what follows it is the script's own. An option can also be given as an environment variable, PET_ and its name in "
     "capitals (PET_MAX_RESTARTS=3); the command line wins. "
     "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Failure, Job, NodeView
 from elaunch.controller.operations import RESTARTED, SCALED
+from elaunch.controller.preemption import TERMINATED, WARNED
 from elaunch.controller.unstartable import exit_code
 from elaunch.errors import StartError
 from elaunch.rendezvous.journal import Operation
@@ -127,7 +128,7 @@ Aside = Request | Receipts
 Command = Start | Abort | End | Wait | Leave
 
 # Reasons of a stop that has the time of a notice.
-PLANNED = frozenset({"node_left", "node_joined", "stopped", RESTARTED, SCALED})
+PLANNED = frozenset({"node_left", "node_joined", "stopped", RESTARTED, SCALED, WARNED, TERMINATED})
 
 
 def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command:

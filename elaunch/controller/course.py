@@ -16,7 +16,7 @@ from elaunch.clock import Clock
 from elaunch.controller.answering import disown
 from elaunch.controller.audience import Audience
 from elaunch.controller.findings import Finding, lines
-from elaunch.controller.history import Entry, saved, told
+from elaunch.controller.history import HOST_FAILED, Entry, saved, told
 from elaunch.controller.intake import Found
 from elaunch.controller.job import Job, NodeStatus, Policy
 from elaunch.controller.ledger import Ledger
@@ -57,8 +57,13 @@ class Course:
         ledger: Ledger,
         log: structlog.typing.FilteringBoundLogger,
         refuse: Callable[..., None],
+        host_failed: Callable[[str, str], None],
     ) -> None:
-        """``refuse`` counts what a rank asks for and must not have."""
+        """``refuse`` counts what a rank asks for and must not have.
+
+        ``host_failed`` hears of each host that failed, and how, as one sentence.
+        """
+        self._host_failed = host_failed
         self._policy = policy
         self._clock = clock
         self._ledger = ledger
@@ -81,7 +86,9 @@ class Course:
         """
         offset = self._clock.wall() - self._now
         job = resume(self._policy, found.state, found.plan, found.nodes, self._now, accepted, offset)
-        incarnation = (found.state.incarnation if found.state else "") or secrets.token_hex(8)
+        incarnation = (
+            (found.state.incarnation if found.state else "") or self._policy.incarnation or secrets.token_hex(8)
+        )
         self.job = disown(replace(job, checkpoint=found.checkpoint, incarnation=incarnation), unsealed)
         self.vigil.recall(self.job.learnt)
         self.vigil.links.recall(self.job.links)
@@ -204,4 +211,6 @@ class Course:
             tell = self._log.info if entry.code.startswith("command_") else self._log.debug
             tell = self._log.warning if entry.loud else tell
             tell(entry.code, generation=entry.generation, text=entry.text)
+            if entry.code == HOST_FAILED:
+                self._host_failed(entry.subject, entry.text)
         self._ledger.note(entries)

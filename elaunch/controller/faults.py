@@ -45,7 +45,8 @@ def status_received(job: Job, status: NodeStatus, now: float) -> Job:
     if job.phase.final:
         return job
     if status.stop_job and job.verdict is None:
-        reason = Reason("operator_stop", status.leaving_reason or f"stopped by an operator on {view.node.host}")
+        text = status.leaving_reason or f"stopped by an operator on {view.node.host}"
+        reason = Reason(status.leaving_code or "operator_stop", text)
         return end(job, now, Phase.STOPPED, reason, status.leaving_exit_code or 130)
     if status.leaving and not job.nodes.keys() - {status.node_id} and job.phase is Phase.WAITING:
         return end(job, now, Phase.STOPPED, Reason("stopped", leaving_reason(view)), status.leaving_exit_code)

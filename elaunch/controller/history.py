@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from elaunch.controller.faults import starts_of
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Job, NodeStatus
+from elaunch.controller.job import Job, NodeStatus, NodeView
 from elaunch.controller.roster import world
 from elaunch.controller.suspects import sentence
 from elaunch.rendezvous.journal import Operation, Standing
@@ -18,6 +18,7 @@ from elaunch.rendezvous.records import Phase
 from elaunch.start_record import CHECKED, LEFT
 from elaunch.start_rules import ranks
 
+HOST_FAILED = "host_failed"
 _SHOWN = 8  # hosts that one line names
 
 
@@ -26,6 +27,7 @@ class Entry:
     """One line. ``hosts`` are those that came or went, so that lines of a thousand nodes can be made one.
 
     ``loud`` ones the leader tells at its own terminal as well, where nobody else would.
+    ``subject`` is the host of which it tells that it failed.
     """
 
     code: str
@@ -35,6 +37,7 @@ class Entry:
     why: str = ""
     hosts: tuple[str, ...] = ()
     loud: bool = False
+    subject: str = ""
 
 
 def told(before: Job, after: Job) -> list[Entry]:
@@ -43,7 +46,7 @@ def told(before: Job, after: Job) -> list[Entry]:
     causes = [entry for entry in commands if entry.code not in _OUTCOMES]
     outcomes = [entry for entry in commands if entry.code in _OUTCOMES]
     found = [*_suspects(before, after), *_findings(before, after), *_left_early(before, after)]
-    return [*_nodes(before, after), *causes, *found, *_phases(before, after), *outcomes]
+    return [*_nodes(before, after), *failed_hosts(before, after), *causes, *found, *_phases(before, after), *outcomes]
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:
@@ -145,6 +148,26 @@ def _nodes(before: Job, after: Job) -> list[Entry]:
         if hosts:
             entries.append(Entry(code, _of_hosts(code, hosts), after.generation, hosts=hosts))
     return entries
+
+
+def failed_hosts(before: Job, after: Job) -> list[Entry]:
+    """Hosts that an administrator should look at: those that were lost while they worked, or put into quarantine."""
+    generation = before.generation
+    lost = [view for node_id, view in before.nodes.items() if node_id not in after.nodes and _worked(before, view)]
+    texts = [(view.node.host, f"host {view.node.host} was lost in generation {generation}") for view in lost]
+    known = {record.host: record.times for record in before.hosts}
+    for record in after.hosts if after.hosts is not before.hosts else ():
+        if record.times > known.get(record.host, 0):
+            texts.append((record.host, f"host {record.host} is in quarantine: {record.reason}"))
+    return [Entry(HOST_FAILED, text, generation, subject=host) for host, text in texts]
+
+
+def _worked(job: Job, view: NodeView) -> bool:
+    """Whether ranks of the job ran on a node, that nobody had asked to leave and that could start them."""
+    if job.phase.final or job.verdict is not None or job.plan is None or job.plan.member(view.node.node_id) is None:
+        return False
+    asked = view.leave or (view.status is not None and (view.status.leaving or view.status.start_error))
+    return not asked and view.node.node_id not in job.succeeded and not view.at_rest(job.generation)
 
 
 def _of_hosts(code: str, hosts: tuple[str, ...]) -> str:

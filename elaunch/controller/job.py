@@ -68,6 +68,7 @@ class NodeStatus:
     ``start_exit_code`` what the node's agent ends with for it; "" and 0 stand for a plain StartError.
     ``interfaces`` may carry traffic between ranks, ``probe`` is the last that it was asked for.
     ``starts`` is how the starts of this generation's ranks stand.
+    ``leaving_code`` is why the whole job is to stop, "" for an operator's Ctrl-C.
     """
 
     node_id: str
@@ -89,6 +90,7 @@ class NodeStatus:
     interfaces: tuple[Interface, ...] = ()
     probe: Report | None = None
     starts: tuple[StartRecord, ...] = ()
+    leaving_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,7 @@ class Policy:
     ``suspect_after`` is the number of failures in a row after which the checkpoint before them is suspect (0: never).
     ``probe``: auto, where nodes have several interfaces, or off.
     ``on_link_fault`` is report, redistribute or restart.
+    A start of the job numbers its generations above ``floor``, and is of ``incarnation``, where a scheduler says so.
     """
 
     min_nodes: int
@@ -161,6 +164,8 @@ class Policy:
     suspect_after: int = 3
     probe: str = "auto"
     on_link_fault: str = "report"
+    floor: int = 0
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

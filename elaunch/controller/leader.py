@@ -38,6 +38,10 @@ def _for_ever() -> float:
     return math.inf
 
 
+def _unheard(host: str, text: str) -> None:
+    return
+
+
 class Term:
     """Leads one job from election to deposition or the end of the job.
 
@@ -46,7 +50,7 @@ class Term:
 
     ``left`` tells the seconds for which the leader's lease can still be relied on: a leader that was frozen wakes up
     with none, and then neither writes nor commands anything. ``node_id`` is that of the leader itself, where it is a
-    node of the job.
+    node of the job. ``host_failed`` hears of each host that failed, and how.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Term:
         node_id: str,
         *,
         left: Callable[[], float] = _for_ever,
+        host_failed: Callable[[str, str], None] = _unheard,
     ) -> None:
         self.epoch = leadership.epoch
         self.counters = Counters()  # the server that serves this term puts its own here, and its access
@@ -72,7 +77,7 @@ class Term:
         self._ledger = Ledger(store, keys, leadership.guard, clock, self._assert_holds)
         self._inbox = Inbox()
         self._intake = Intake(store, keys, self._inbox.put, self._is_sealed, self._ledger.stands)
-        self._course = Course(policy, clock, self._ledger, self._log, self._refuse)
+        self._course = Course(policy, clock, self._ledger, self._log, self._refuse, host_failed)
         self._audience = self._course.audience
 
     @property

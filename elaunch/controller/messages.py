@@ -81,6 +81,7 @@ def pack_status(status: NodeStatus, epoch: int) -> pb.AgentMessage:
         interfaces=map(pack_interface, status.interfaces),
         probe=pack_report(status.probe) if status.probe is not None else None,
         starts=[pack_start(start) for start in status.starts],
+        leaving_code=status.leaving_code,
     )
     return pb.AgentMessage(node_id=status.node_id, leader_epoch=epoch, status=packed)
 
@@ -129,6 +130,7 @@ def _unpack_status(node_id: str, message: pb.NodeStatus) -> NodeStatus:
         interfaces=tuple(map(unpack_interface, message.interfaces[:MOST_INTERFACES])),
         probe=unpack_report(message.probe) if message.HasField("probe") else None,
         starts=tuple(unpack_start(start) for start in message.starts),
+        leaving_code=message.leaving_code,
     )
 
 

@@ -125,7 +125,8 @@ def resume(
     """The job as a newly elected leader finds it in etcd.
 
     A final state is still to be told while a node lives that had joined by then, spares included. One without is
-    history: the job was started again under the same id, and goes on counting generations where the last run stopped.
+    history: the job was started again under the same id, and goes on counting generations where the last run stopped,
+    above the floor of a scheduler's start.
     ``operations`` are those that the former leader had accepted; ``wall_offset`` is what the wall clock is ahead of
     ``now``.
     """
@@ -133,7 +134,7 @@ def resume(
     job = Job(policy=policy, nodes=views, since=now, wall_offset=wall_offset, least=policy.min_nodes)
     job = lapse(job, operations)
     if state is None:
-        return job
+        return replace(job, generation=policy.floor)
     generation = max(state.generation, plan.generation if plan else 0)
     job = replace(job, generation=generation, plan=plan, links=state.links)
     if state.phase.final:
@@ -141,6 +142,7 @@ def resume(
     else:
         alive = any(m.node_id in views for m in job.members)
     if not alive:
+        job = replace(job, generation=max(generation, policy.floor))
         # Another run may begin with another world; one that only lost its nodes has spent what it has spent.
         if state.phase.final:
             return replace(job, plan=None, restart_count=0, hosts=state.hosts, rewinds=state.rewinds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Awaitable, Callable
@@ -106,6 +107,11 @@ class Daemon:
                 return
             self._etcd = self._launch()
         await asyncio.to_thread(self._etcd.wait)  # type: ignore[union-attr]
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Whether etcd has ended after a SIGTERM, with all that it had written down on disk."""
+        return self._etcd is not None and self._etcd.returncode in (0, -signal.SIGTERM)
 
     async def stop(self) -> None:
         """Ask it to end, and see to it."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import signal
 import socket
@@ -60,7 +61,10 @@ class Keeper:
 
     async def run(self) -> None:
         """Until the job has no use for etcd any more."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self._stop_soon)
+        # Slurm sends it to every process of a step, when the agents still need etcd to end the job in order. etcd
+        # itself ends by it, and is started again.
+        told = self._stop_soon if "SLURM_JOB_ID" not in os.environ else self._ignore
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told)
         server = await self._listen()
         first = await asyncio.open_unix_connection(sock=socket.socket(fileno=self._order.agent))
         first_talk = asyncio.create_task(self._talk(*first, counted=True))
@@ -103,6 +107,9 @@ class Keeper:
 
     def _clear_meeting(self) -> None:
         Path(self._order.meeting).unlink(missing_ok=True)
+
+    def _ignore(self) -> None:
+        return
 
     def _stop_soon(self) -> None:
         self._told_to_stop = True
@@ -155,7 +162,8 @@ class Keeper:
         if not self._chronicle.company.several:
             return True
         # What a killed member of some versions has lost the others would not tell it: a new one takes its place.
-        return not await self._chronicle.let_go() and find_etcd().sound
+        sound = find_etcd().sound or self._daemon.ended_in_order
+        return not await self._chronicle.let_go() and sound
 
     async def _until_unused(self) -> None:
         silent_since: float | None = None
@@ -211,7 +219,7 @@ async def _keep(order: Order) -> None:
 
 def main() -> None:
     """``python -m elaunch.rendezvous.keeper ORDER``; started by :mod:`elaunch.rendezvous.hiring` only."""
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     wake_when_parent_ends()
     asyncio.run(_keep(Order.decode(sys.argv[1])))

@@ -72,7 +72,7 @@ class Node:
     for the next generation's store, ``control`` the host:port of its control server, should it lead.
     ``node_rank`` is -1 where none was asked for; with ``owns_rank`` no other node may have it. ``joined`` orders nodes:
     it is the create revision of the key, filled in by the reader. ``topology`` is the digest of the machine, equal for
-    equal machines, "" where it is not known.
+    equal machines, "" where it is not known; ``place`` is the number that a scheduler gave the node, -1: none did.
     """
 
     node_id: str
@@ -88,6 +88,7 @@ class Node:
     joined: int = 0
     owns_rank: bool = False
     topology: str = ""
+    place: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ N = TypeVar("N", bound=Node)
 def order(nodes: Iterable[N], previous: Sequence[Member], limit: int) -> list[N]:
     """At most ``limit`` nodes in the order of their group ranks.
 
-    Asked-for node ranks come first. Otherwise survivors keep the order that they had, newcomers take the places of
+    Asked-for node ranks come first. Newcomers are in the order of their scheduler's numbers, else in that in which they
+    joined. Survivors keep the order that they had, newcomers take the places of
     the lost ones and then the end: where as many came as were lost, no survivor changes its rank. A node that is back
     on a lost one's host is preferred to a spare that has waited for longer, and gets its old place, so that ranks stay
     with their hosts; then whoever starts as many ranks as the lost one, so that all others keep their numbers.
@@ -68,5 +69,5 @@ def _at_all(node: Node | Member) -> tuple[object, ...]:
     return ()
 
 
-def _asked_then_joined(node: Node) -> tuple[bool, int, int, str]:
-    return node.node_rank < 0, node.node_rank, node.joined, node.node_id
+def _asked_then_joined(node: Node) -> tuple[bool, int, int, int, str]:
+    return node.node_rank < 0, node.node_rank, node.place, node.joined, node.node_id

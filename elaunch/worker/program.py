@@ -12,6 +12,7 @@ from types import TracebackType
 
 from elaunch.progress_page import OpenSection
 from elaunch.worker import progress
+from elaunch.worker.spared import spare
 
 _numbers = itertools.count(1)
 _open: list[OpenSection] = []
@@ -57,7 +58,8 @@ def should_stop(agree: bool = False) -> bool:
     default process group must ask, as for any collective, and all get the same answer: true once one was given notice.
     """
     page = progress.attach()
-    if page is not None:
+    if page is not None and not page.listens:
+        spare(page)
         page.listens = 1
     noticed = page is not None and bool(page.noticed)
     if agree:

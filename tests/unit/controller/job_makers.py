@@ -60,6 +60,11 @@ class Driver:
             self.happen(NodeJoined(make_node(number, slots)))
         return self.job
 
+    def happen_joined(self, node: Node) -> Job:
+        """Join and attach this node."""
+        self.happen(NodeJoined(node))
+        return self.happen(StatusReceived(NodeStatus(node.node_id)))
+
     def tell(self, number: int, phase: RunPhase = RunPhase.NONE, generation: int = 0, **more: object) -> Job:
         status = NodeStatus(f"n{number}", generation, phase, store_port=2000 + 10 * generation + number)
         return self.happen(StatusReceived(replace(status, **more)))  # type: ignore[arg-type]

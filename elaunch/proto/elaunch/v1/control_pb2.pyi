@@ -191,7 +191,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "start_exit_code", "interfaces", "probe", "starts")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "leaving_code", "start_exit_code", "interfaces", "probe", "starts")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +206,7 @@ class NodeStatus(_message.Message):
     COMMITS_FIELD_NUMBER: _ClassVar[int]
     LINES_FIELD_NUMBER: _ClassVar[int]
     START_CODE_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_CODE_FIELD_NUMBER: _ClassVar[int]
     START_EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     INTERFACES_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
@@ -224,11 +225,12 @@ class NodeStatus(_message.Message):
     commits: _containers.RepeatedCompositeFieldContainer[CheckpointCommit]
     lines: _containers.RepeatedCompositeFieldContainer[CheckpointLine]
     start_code: str
+    leaving_code: str
     start_exit_code: int
     interfaces: _containers.RepeatedCompositeFieldContainer[Interface]
     probe: ProbeReport
     starts: _containers.RepeatedCompositeFieldContainer[StartRecord]
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[StartRecord, _Mapping]]] = ...) -> None: ...
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., leaving_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[StartRecord, _Mapping]]] = ...) -> None: ...
 
 class Interface(_message.Message):
     __slots__ = ("name", "addresses", "link_local", "mtu", "port", "rail")

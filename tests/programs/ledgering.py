@@ -1,0 +1,64 @@
+"""A program without torch that counts steps, keeps its place in a JSON file, and saves when it is given notice.
+
+$OUT is a directory that all hosts see. Rank 0 saves each fifth step, and the last one before it stops; each rank writes
+down its starts and its end in $OUT/starts.jsonl. It ends by itself after $STEPS steps, of 0.1 s each.
+"""
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import elaunch
+
+OUT = Path(os.environ["OUT"])
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+STEPS = int(os.environ.get("STEPS", "1000000"))
+SAVED = OUT / "checkpoint.json"
+
+
+def record(event: str, **values: object) -> None:
+    line = {
+        "event": event,
+        "rank": RANK,
+        "world": WORLD,
+        "host": socket.gethostname(),
+        "generation": int(os.environ["ELAUNCH_GENERATION"]),
+        "job": os.environ["ELAUNCH_JOB"],
+        "restarts": int(os.environ.get("SLURM_RESTART_COUNT", "0")),
+        "t": time.time(),
+        **values,
+    }
+    with (OUT / "starts.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def save(step: int) -> None:
+    if RANK == 0:
+        draft = SAVED.with_suffix(".new")
+        draft.write_text(json.dumps({"step": step}))
+        draft.replace(SAVED)
+
+
+def main() -> None:
+    step = json.loads(SAVED.read_text())["step"] if SAVED.exists() else 0
+    record("start", step=step)
+    while step < STEPS:
+        elaunch.step(step)
+        time.sleep(0.1)
+        step += 1
+        if (OUT / f"fail-{RANK}").exists():
+            sys.exit(3)
+        if step % 5 == 0:
+            save(step)
+        if elaunch.should_stop():
+            save(step)
+            record("noticed", step=step, left=elaunch.time_left())
+            return
+    save(step)
+    record("done", step=step)
+
+
+main()
