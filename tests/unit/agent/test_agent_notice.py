@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from elaunch.agent.start import Exit
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.preemption import TERMINATED, WARNED
 
-SLURM = Scheduled("Slurm", notice_signal=signal.SIGUSR1, ends_at=time.time() + 310)
+SLURM = Scheduled("Slurm", notice_signal=signal.SIGUSR1)
 
 
 class Programs:
@@ -55,8 +56,8 @@ def given(code: str, scheduled: Scheduled | None, *, hurry: bool = False, grace:
 
 
 def test_a_warning_leaves_what_the_scheduler_leaves() -> None:
-    assert given(WARNED, SLURM)[0] == pytest.approx(300, abs=2)
-    assert given(WARNED, SLURM, hurry=True)[1] == 18
+    assert given(WARNED, replace(SLURM, ends_at=time.time() + 310))[0] == pytest.approx(300, abs=2)
+    assert given(WARNED, replace(SLURM, ends_at=time.time() + 310), hurry=True)[1] == 18
 
 
 def test_all_else_leaves_the_grace_less_what_sigterm_needs() -> None:
