@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -30,9 +31,9 @@ ROOT = Path(__file__).resolve().parents[2]
 HOMES = Path("/var/tmp")  # not /tmp, of which each host has its own
 PREFIX = "elaunch-slurm-"
 COMMANDS = ("slurmctld", "slurmd", "munged", "srun", "ip", "nsenter", "unshare")
-PORTS = 26_000  # from here on, of which each process of tests has two
+PORTS = 26_000  # from here on
 FULL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_names, _numbers = itertools.count(), itertools.count()
+_names = itertools.count()
 _libc = ctypes.CDLL(None)
 
 
@@ -78,8 +79,7 @@ class Cluster:
         _clear_what_killed_runs_left()
         self.home = Path(tempfile.mkdtemp(prefix=PREFIX, dir=HOMES))
         (self.home / "owner").write_text(f"{os.getpid()} {self.name} {self.count}")
-        own = os.getpid() + next(_numbers)
-        self.port, self.network = PORTS + 2 * (own % 2000), f"198.19.{own % 256}"
+        self.port, self.network = _place()
         self._daemons: list[subprocess.Popen[bytes]] = []
         self._hosts: dict[int, subprocess.Popen[bytes]] = {}
         try:
@@ -286,6 +286,21 @@ CommunicationParameters=NoAddrCache
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=10
 PartitionName=first Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 """
+
+
+def _place() -> tuple[int, str]:
+    """A port, free like the nine after it, and a network that no interface here has."""
+    known = subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True, check=True, timeout=10).stdout
+    for own in range(os.getpid(), os.getpid() + 256):
+        port, network = PORTS + 10 * (own % 400), f"198.19.{own % 256}"
+        if f" {network}." not in known and not any(_taken(port + n) for n in range(10)):
+            return port, network
+    raise AssertionError("no network is free for a Slurm")
+
+
+def _taken(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _make_networks(name: str, network: str, count: int) -> None:

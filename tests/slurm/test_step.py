@@ -95,7 +95,7 @@ def test_nothing_of_a_killed_test_run_stays(cluster: Cluster) -> None:
     command = [sys.executable, "-c", ANOTHER]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
-        home, name = other.stdout.readline().split()
+        home, name = other.stdout.readline().split() or ("it did not come up: ", "see its last words")
         assert len(mentioning(home)) >= 2
         other.kill()
     wait_until("all of it dead", lambda: not mentioning(home), 15)
