@@ -79,14 +79,16 @@ class LinkWatch:
         """What the next heartbeat is to say: of the ports in trouble, or now and then of all; which of the two."""
         self._news.clear()
         now = self._clock.monotonic()
+        users = dict(_names(self._in_use()))  # of this generation, though the ports were looked at in the one before
+        reports = tuple(replace(report, local_ranks=users.get(report.port, ())) for report in self._reports)
         due = self._total is None or self._total[0] != generation or now >= self._total[1] + TOTAL
-        if due and self._reports:
+        if due and reports:
             self._total = generation, now
-            return self._reports, True
-        return tuple(report for report in self._reports if report.troubles), False
+            return reports, True
+        return tuple(report for report in reports if report.troubles), False
 
     async def _look(self) -> None:
-        users = {port.id: ranks for port, ranks in self._in_use()}
+        users = dict(_names(self._in_use()))
         ports = [port for port, _ in self._in_use()]
         self._known.update((port.id, port) for port in ports)
         others = dict.fromkeys((*self._left_out(), *self._known))  # what was used is told of until it is well
@@ -131,6 +133,10 @@ class LinkWatch:
             if task.done():
                 del self._stuck[name]
                 structlog.get_logger().info("port_readable", port=name)
+
+
+def _names(users: Users) -> Iterator[tuple[str, tuple[int, ...]]]:
+    return ((port.id, ranks) for port, ranks in users)
 
 
 def _places(reports: tuple[PortReport, ...]) -> list[tuple[str, tuple[int, ...]]]:

@@ -115,6 +115,19 @@ def test_a_port_that_is_left_out_is_watched_on(tree: LinkTree) -> None:
     asyncio.run(scenario())
 
 
+def test_who_uses_a_port_is_of_the_generation_that_it_is_told_of(tree: LinkTree) -> None:
+    async def scenario() -> None:
+        tree.down(tree.rdma("mlx5_0"))
+        async with Watched(tree, [(MLX, (0, 1))]) as watched:
+            told, _ = await watched.news()
+            assert [report.local_ranks for report in told] == [(0, 1)]
+            watched.users, watched.left_out = [], ["mlx5_0:1"]
+            told, _ = watched.watch.report(2)  # before the ports are looked at again
+            assert [(report.port, report.local_ranks) for report in told] == [("mlx5_0:1", ())]
+
+    asyncio.run(scenario())
+
+
 def test_a_driver_that_hangs_costs_its_own_port_only(tree: LinkTree, monkeypatch: pytest.MonkeyPatch) -> None:
     hang = threading.Event()
 
