@@ -13,6 +13,7 @@ import ctypes
 import itertools
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -29,6 +30,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
 HOMES = Path("/var/tmp")  # not /tmp, of which each host has its own
+NEEDED = {path for path in (ROOT, Path(sys.prefix).resolve()) if path.is_relative_to("/tmp")}
 PREFIX = "elaunch-slurm-"
 COMMANDS = ("slurmctld", "slurmd", "munged", "srun", "ip", "nsenter", "unshare")
 PORTS = 26_000  # from here on
@@ -141,8 +143,12 @@ class Cluster:
             folder.mkdir()
         tmp.chmod(0o1777)
         subprocess.run(["ip", "link", "set", f"{self.name}v{number}", "up"], check=True, timeout=10)
+        seen = ""
+        for folder in sorted(NEEDED):  # a checkout below /tmp is there on every host, as on a shared file system
+            (place := tmp / folder.relative_to("/tmp")).mkdir(parents=True, exist_ok=True)
+            seen += f"mount --bind {shlex.quote(str(folder))} {shlex.quote(str(place))}; "
         inside = (
-            f"hostname {name}; mount --bind {home}/hosts /etc/hosts; mount --bind {tmp} /tmp; "
+            f"hostname {name}; mount --bind {home}/hosts /etc/hosts; {seen}mount --rbind {tmp} /tmp; "
             f"slurmd -D -N {name} & while :; do wait; sleep 0.2; done"  # as the first process it has to reap all others
         )
         space = ["nsenter", f"--net=/run/netns/{self.name}n{number}"]
