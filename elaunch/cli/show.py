@@ -10,6 +10,7 @@ from typing import Any
 
 from elaunch.cli.documents import LAST_EVENTS, Live, job_row, status_document
 from elaunch.cli.rank_table import rank_rows
+from elaunch.cli.table import plain, table
 from elaunch.controller.findings import users
 from elaunch.controller.roster import count
 from elaunch.controller.survey import GONE, Overview
@@ -35,7 +36,7 @@ def jobs(found: Sequence[tuple[Overview, str]], silent: Sequence[str]) -> str:
         rows.append((row["job"], phase, str(row["generation"]), nodes, str(row["ranks"]), restarts, reason))
     lines = [_table(rows)] if found else ["no jobs"]
     lines += [f"no answer from the etcd at {endpoints}" for endpoints in silent]
-    return _plain("\n".join(lines))
+    return plain("\n".join(lines))
 
 
 def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float, *, ranks: bool = False) -> str:
@@ -62,7 +63,7 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float, *
             )
     if lines:
         parts.append("\n".join(["last events:", *(f"  {event(line)}" for line in lines[-LAST_EVENTS:])]))
-    return _plain("\n".join(parts))
+    return plain("\n".join(parts))
 
 
 def _headline(seen: Overview, document: dict[str, Any]) -> str:
@@ -189,7 +190,7 @@ def event(line: Happening, *, as_json: bool = False) -> str:
     if as_json:
         return json.dumps(dataclasses.asdict(line))
     time = datetime.fromtimestamp(line.time).isoformat(sep=" ", timespec="seconds")
-    return _plain(f"{time}  {line.code}: {line.text}")
+    return plain(f"{time}  {line.code}: {line.text}")
 
 
 def operation(job: str, done: Operation) -> str:
@@ -197,21 +198,13 @@ def operation(job: str, done: Operation) -> str:
     lines = [f"{job}: {done.kind}: {done.answer}"]
     if done.kind == "stacks":
         lines += [f"--- node {node_id}\n{text}" for node_id, text in done.answers.items()]
-    return _plain("\n".join(lines))
+    return plain("\n".join(lines))
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
-    rows = [[_short(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return table([_short(cell) for cell in row] for row in rows)
 
 
 def _short(cell: str) -> str:
     """No cell is so long that it pushes all others off the screen; documents have the whole of it."""
     return cell if len(cell) <= _WIDEST else f"{cell[: _WIDEST - 3]}..."
-
-
-def _plain(text: str) -> str:
-    """Nothing that comes out of an etcd moves the cursor of a terminal."""
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
