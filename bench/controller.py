@@ -81,11 +81,11 @@ class World:
 
 
 @asynccontextmanager
-async def world(nodes: int, slots: int) -> AsyncIterator[World]:
-    """A job of ``nodes`` that has just begun to run."""
+async def world(nodes: int, slots: int, *options: str) -> AsyncIterator[World]:
+    """A job of ``nodes`` that has just begun to run; ``options`` are the controller's."""
     with etcd() as (endpoint, run):
         log = run.folder / "controller.log"
-        process = start_controller(endpoint, log)
+        process = start_controller(endpoint, log, *options)
         store = EtcdStore([endpoint])
         fleets: list[Fleet] = []
         try:
@@ -106,10 +106,10 @@ async def world(nodes: int, slots: int) -> AsyncIterator[World]:
             await store.close()
 
 
-def start_controller(endpoint: str, log: Path) -> subprocess.Popen[bytes]:
+def start_controller(endpoint: str, log: Path, *options: str) -> subprocess.Popen[bytes]:
     env = {**os.environ, "ELAUNCH_LOG_FORMAT": "json", "PYTHONPATH": str(ROOT)}
     # Four thousand agents at once on the machine that it runs on itself: it may be kept from its lease for a while.
-    argv = [sys.executable, "-m", "elaunch", "controller", f"--etcd={endpoint}", "--lease-ttl=60"]
+    argv = [sys.executable, "-m", "elaunch", "controller", f"--etcd={endpoint}", "--lease-ttl=60", *options]
     with log.open("wb") as file:
         return subprocess.Popen(argv, env=env, stdout=file, stderr=file)
 

@@ -28,8 +28,9 @@ from elaunch.clock import SystemClock
 from elaunch.controller import client
 from elaunch.controller.agreement import policy_values
 from elaunch.controller.commands import Abort, Aside, Command, Start
-from elaunch.controller.job import Policy, RankExit, RunPhase
 from elaunch.controller.liveness import interval_for
+from elaunch.controller.node_status import RunPhase
+from elaunch.controller.policy import Policy
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.rendezvous.election import Election
 from elaunch.rendezvous.etcd import EtcdStore
@@ -37,6 +38,7 @@ from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.records import Node, Spec
+from elaunch.rendezvous.state import RankExit
 from elaunch.rendezvous.waiting import beside, cancelled
 
 RESTARTS = 1000

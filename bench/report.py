@@ -34,10 +34,10 @@ class Bar:
         return f"{self.name:52} {value:>8}  {self.bar:>6g}  {'holds' if self.holds else 'falls short'}"
 
 
-def parser(description: str) -> argparse.ArgumentParser:
+def parser(description: str, quick: str = "fewer sizes and repetitions") -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=description)
     made.add_argument("--json", type=Path, metavar="FILE", help="write bars and samples there")
-    made.add_argument("--quick", action="store_true", help="fewer sizes and repetitions")
+    made.add_argument("--quick", action="store_true", help=quick)
     return made
 
 

@@ -19,7 +19,8 @@ from elaunch.agent.membership import Membership, Site, new_node_id
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import Command, Start
-from elaunch.controller.job import Policy, RunPhase
+from elaunch.controller.node_status import RunPhase
+from elaunch.controller.policy import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.etcd import EtcdStore

@@ -221,8 +221,9 @@ class StorageAccessError(CheckpointError):
 
 
 class DirectoryInUseError(CheckpointError):
-    """Another job that lives writes its checkpoints to this directory."""
+    """Another job that lives writes its checkpoints to this directory. A job whose ranks end of it has its code."""
 
+    exit_code = 97
     code = "checkpoint_directory_in_use"
 
 

@@ -86,6 +86,7 @@ class Heartbeat:
     """One node's ranks and ports at one moment. ``interval`` is when the next comes at the latest, in seconds.
 
     ``ports`` are all that its ranks use where ``all_ports`` says so, else those in trouble: the others have none.
+    ``impossible`` is what was said in it and cannot be, in words: that was left out where it was read.
     """
 
     node_id: str
@@ -94,3 +95,4 @@ class Heartbeat:
     ranks: tuple[RankProgress, ...] = ()
     ports: tuple[PortReport, ...] = ()
     all_ports: bool = False
+    impossible: str = ""

@@ -14,12 +14,11 @@ import signal
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final, TypeVar
 
+from elaunch.beat_record import Beat, beat_in, packed_beat
 from elaunch.double_buffer import DoubleBuffer
 from elaunch.packing import Cursor, several, text
-from elaunch.progress import GroupProgress
 from elaunch.report_page import SIZE as REPORTS
 from elaunch.report_page import ReportPage
 from elaunch.start_record import StartRecord, packed, unpacked
@@ -42,24 +41,8 @@ _MAGIC = b"elaunch\x03"  # the last byte is the version of the layout
 _CELLS = slice(0, 256)
 _NOTICE_AT, _SECTIONS_AT, _BEAT_AT = slice(1 << 10, 2 << 10), slice(2 << 10, 16 << 10), slice(16 << 10, _PROGRESS)
 _REPORTS_AT, _START_AT = slice(_PROGRESS, _PROGRESS + REPORTS), slice(_PROGRESS + REPORTS, SIZE)
-_BEAT = struct.Struct("<QQdd")
-_GROUP = struct.Struct("<IQQ")
-_RUN = struct.Struct("<III")
 _SECTION = struct.Struct("<Qd")
 _DEADLINE = struct.Struct("<d")
-_MOST_RANKS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """What the rank's thread saw at its last beat. ``moves`` counts how often the main thread's place had changed."""
-
-    beats: int
-    moves: int = 0
-    own_seconds: float = 0.0
-    waited_seconds: float = 0.0
-    where: str = ""
-    groups: tuple[GroupProgress, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +127,11 @@ class Page:
 
     def write_beat(self, beat: Beat) -> None:
         """Groups that do not fit are left out, the last first."""
-        head = _BEAT.pack(beat.beats, beat.moves, beat.own_seconds, beat.waited_seconds) + text(beat.where)
-        self._beat.write(head + several(map(_packed_group, beat.groups), self._beat.room - len(head)))
+        self._beat.write(packed_beat(beat, self._beat.room))
 
     def beat(self) -> Beat | None:
         """The last beat; None before the first, and where it cannot be read."""
-        return _parsed(self._beat, _beat)
+        return _parsed(self._beat, beat_in)
 
     def write_sections(self, sections: Sequence[OpenSection]) -> None:
         """The open sections, outermost first. Where not all fit, the innermost are left out."""
@@ -201,13 +183,6 @@ def _parsed(record: DoubleBuffer, parse: Callable[[Cursor], T]) -> T | None:
         return None
 
 
-def _beat(cursor: Cursor) -> Beat:
-    beats, moves, own, waited = cursor.take(_BEAT)
-    if not (math.isfinite(own) and math.isfinite(waited)):
-        raise ValueError("no number of seconds")
-    return Beat(beats, moves, own, waited, cursor.text(), cursor.several(_group))
-
-
 def _section(cursor: Cursor) -> OpenSection:
     number, timeout = cursor.take(_SECTION)
     return OpenSection(number, cursor.text(), timeout if 0 <= timeout < math.inf else None)
@@ -216,43 +191,3 @@ def _section(cursor: Cursor) -> OpenSection:
 def _noticed(cursor: Cursor) -> Notice:
     (deadline,) = cursor.take(_DEADLINE)
     return Notice(deadline, cursor.text())
-
-
-def _packed_group(group: GroupProgress) -> bytes:
-    head = _GROUP.pack(group.size, group.started, group.finished) + text(group.name) + text(group.collective)
-    return head + _packed_ranks(group.ranks)
-
-
-def _group(cursor: Cursor) -> GroupProgress:
-    size, started, finished = cursor.take(_GROUP)
-    name, collective = cursor.text(), cursor.text()
-    return GroupProgress(name, size, started, finished, collective, _ranks(cursor.block(_RUN)))
-
-
-@lru_cache(maxsize=256)
-def _packed_ranks(ranks: tuple[int, ...]) -> bytes:
-    return several([_RUN.pack(*run) for run in _runs(ranks)], 1 << 16)
-
-
-@lru_cache(maxsize=1024)
-def _ranks(packed: bytes) -> tuple[int, ...]:
-    runs = list(_RUN.iter_unpack(packed))
-    if sum(count for _, _, count in runs) > _MOST_RANKS:
-        raise ValueError("more ranks than there can be")
-    return tuple(first + step * n for first, step, count in runs for n in range(count))
-
-
-def _runs(ranks: Sequence[int]) -> list[tuple[int, int, int]]:
-    """Ranks as (first, step, count): the groups of a mesh are one run each."""
-    runs: list[tuple[int, int, int]] = []
-    for rank in ranks:
-        if runs:
-            first, step, count = runs[-1]
-            if count == 1 and rank > first:
-                runs[-1] = (first, rank - first, 2)
-                continue
-            if rank == first + step * count and count > 1:
-                runs[-1] = (first, step, count + 1)
-                continue
-        runs.append((rank, 1, 1))
-    return runs

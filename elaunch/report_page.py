@@ -19,7 +19,7 @@ SLOTS: Final = 16
 _ASK_AT, _ANSWER_AT, _SLOTS_AT = slice(0, 8 << 10), slice(8 << 10, 12 << 10), slice(12 << 10, SIZE)
 _SLOT = (16 << 10) // SLOTS
 _ASKED, _ANSWERED, _TOLD, _HEARD = 16, 17, 18, 19  # cells, of which those below 16 are the page's own
-_COMMIT = struct.Struct("<qqqd")
+_COMMIT = struct.Struct("<qqqdd")
 _ANSWER = struct.Struct("<q?")
 _LINE = struct.Struct("<q")
 
@@ -41,7 +41,7 @@ class ReportPage:
     def ask(self, commit: Commit) -> int:
         """Ask for a commit, whatever became of the one before; its number."""
         number = max(self._cells[_ASKED], 0) % HIGHEST_STEP + 1
-        head = _COMMIT.pack(number, commit.step, commit.bytes, commit.seconds)
+        head = _COMMIT.pack(number, commit.step, commit.bytes, commit.seconds, commit.blocked)
         self._ask.write(head + long_text(commit.path, MOST_PATH) + long_text(commit.digest, 128))
         self._cells[_ASKED] = number
         return number
@@ -76,10 +76,10 @@ class ReportPage:
     def commit(self, number: int) -> Commit:
         """What was asked for under this number. Raises ValueError where nothing that can be was."""
         cursor = Cursor(self._ask.read() or b"")
-        asked, step, size, seconds = cursor.take(_COMMIT)
+        asked, step, size, seconds, blocked = cursor.take(_COMMIT)
         if asked != number:
             raise ValueError(f"request {number} is not the one that stands in the page")
-        return Commit(step, cursor.long_text(), cursor.long_text(), size, seconds)
+        return Commit(step, cursor.long_text(), cursor.long_text(), size, seconds, blocked)
 
     def answer(self, number: int, accepted: bool, text: str) -> None:
         """Answer the commit of this number."""

@@ -22,15 +22,19 @@ MISSING = "checkpoint_missing"
 PENDING = "shutdown_pending"
 """Collectives were under way when a rank destroyed its process groups."""
 
+INJECTION = "injection_"
+"""With this begin the kinds of lines that tell of faults on purpose; those of no rank have rank -1."""
+
 _DIGEST = re.compile(r"[0-9a-f]{1,128}")
-_KIND = re.compile(r"(checkpoint|shutdown)_[a-z_]{1,50}")
+_KIND = re.compile(r"(checkpoint|shutdown|injection)_[a-z_]{1,50}")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
     """A checkpoint that is whole and in its place: ``path`` of its folder or URL, ``digest`` of its manifest in hex.
 
-    ``bytes`` is its size, ``seconds`` what it took from the call of ``save`` on.
+    ``bytes`` is its size, ``seconds`` what it took from the call of ``save`` on, ``blocked`` for how many of these the
+    program had to wait (0: not told).
     """
 
     step: int
@@ -38,12 +42,14 @@ class Commit:
     digest: str
     bytes: int = 0
     seconds: float = 0.0
+    blocked: float = 0.0
 
     def __post_init__(self) -> None:
         if not (0 <= self.step < HIGHEST_STEP and 0 <= self.bytes < HIGHEST_STEP):
             raise ValueError(f"a checkpoint cannot be of step {self.step} and {self.bytes} bytes")
-        if not (math.isfinite(self.seconds) and self.seconds >= 0):
-            raise ValueError(f"a checkpoint cannot have taken {self.seconds} s")
+        for seconds in (self.seconds, self.blocked):
+            if not (math.isfinite(seconds) and seconds >= 0):
+                raise ValueError(f"a checkpoint cannot have taken {seconds} s")
         if not self.path or len(self.path.encode(errors="replace")) > MOST_PATH:
             raise ValueError(f"the path of a checkpoint has 1 to {MOST_PATH} bytes")
         if not _DIGEST.fullmatch(self.digest):
@@ -95,6 +101,8 @@ class Line:
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):
-            raise ValueError(f"{self.kind[:40]!r} is no kind of event: expected checkpoint_... or shutdown_...")
+            raise ValueError(
+                f"{self.kind[:40]!r} is no kind of event: expected checkpoint_..., shutdown_... or injection_..."
+            )
         if not -1 <= self.step < HIGHEST_STEP:
             raise ValueError(f"{self.step} is no step")

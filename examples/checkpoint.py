@@ -32,7 +32,8 @@ def train(directory: str, steps: int, device: torch.device) -> None:
     loader = DataLoader(data, batch_size=-(-BATCH // world), sampler=sampler)
     with Checkpointer(directory, {"model": model, "optim": optimizer, "data": sampler}, keep_every=100) as checkpoints:
         step = checkpoints.restore()
-        print(f"rank {rank} of {world}, pid {os.getpid()}: goes on from step {step}", flush=True)
+        # In one write, line end and all: every rank prints this, and print would write the end by itself.
+        print(f"rank {rank} of {world}, pid {os.getpid()}: goes on from step {step}\n", end="", flush=True)
         while step < steps:
             for inputs, targets in sampler.track(loader):
                 loss = nn.functional.mse_loss(model(inputs.to(device)), targets.to(device))

@@ -99,6 +99,7 @@ class Demo:
         ]
         self.command = ["-m", "elaunch", *options, *meet, *warm, *program, *pace]
         self.environment = {**os.environ, MARK: mark, "XDG_STATE_HOME": str(folder), "PYTHONUNBUFFERED": "1"}
+        self.environment.setdefault("ELAUNCH_LOG_FORMAT", "console")
 
     def start(self, name: str) -> None:
         self.agents.append(Agent(name, [sys.executable, *self.command], self.environment))

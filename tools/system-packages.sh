@@ -3,7 +3,12 @@
 # that need it are skipped, and say so.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
-declare -A package=([ip]=iproute2 [slurmctld]=slurmctld [slurmd]=slurmd [munged]=munge [srun]=slurm-client)
+declare -A package=(
+    [ip]=iproute2 [sshd]=openssh-server [ssh]=openssh-client
+    [slurmctld]=slurmctld [slurmd]=slurmd [munged]=munge [srun]=slurm-client
+    [kubectl]=kubernetes-client [chromium]=chromium [prometheus]=prometheus [systemd-analyze]=systemd
+    [man]=man-db [groff]=groff [zsh]=zsh [fish]=fish
+)
 
 missing=()
 for command in "${!package[@]}"; do

@@ -6,38 +6,37 @@ import asyncio
 import os
 import socket
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import structlog
 
 from elaunch import __version__
+from elaunch.agent.beating import beating
 from elaunch.agent.drainer import Drainer
 from elaunch.agent.ending import outcome_of, pass_on
 from elaunch.agent.farewell import write_farewell
+from elaunch.agent.injecting import Injector
 from elaunch.agent.membership import Membership, Site, new_node_id
-from elaunch.agent.opening import Parts, opened
+from elaunch.agent.opening import opened
 from elaunch.agent.options import LaunchOptions
 from elaunch.agent.outcome import Outcome
+from elaunch.agent.parts import Parts
 from elaunch.agent.requests import Requests
 from elaunch.agent.signals import SignalWatch
 from elaunch.agent.store import etcd_access
 from elaunch.agent.stuck import timeout_of, watch_stuck
 from elaunch.agent.telling import tell_end
+from elaunch.agent.terms import policy_from, spec_of
 from elaunch.clock import SystemClock
-from elaunch.controller.agreement import policy_values
-from elaunch.controller.commands import Aside, Command, End, Leave, Probe, Signal, Stacks
-from elaunch.controller.job import Policy, RunPhase
+from elaunch.controller.commands import Aside, Command, End, Inject, Leave, Probe, Signal, Stacks
 from elaunch.controller.operations import ABORTED
 from elaunch.errors import EndpointUnreachableError, EtcdLostError, EtcdRefusedError, LeaseLostError
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import margin_of
 from elaunch.rendezvous.listeners import heard
-from elaunch.rendezvous.records import Node, Spec
+from elaunch.rendezvous.records import Node
 from elaunch.rendezvous.waiting import cancelled
 from elaunch.reports import Receipts
 
-_STARTED: dict[str, Any] = {"start_error": "", "start_code": "", "start_exit_code": 0}
 ANSWER_SECONDS = 2.0  # for which an embedded etcd outlasts an aborted job at most, until the operator has the answer
 
 
@@ -46,7 +45,9 @@ async def run_agent(options: LaunchOptions) -> Outcome:
     signals = SignalWatch(options.signals, options.scheduled)
     with signals:
         try:
-            async with opened(options) as parts:
+            async with beating(options.scheduled) as beat, opened(options) as parts:
+                if beat is not None:
+                    beat.attach(parts.board, lambda: parts.group.wanted)
                 end = await Agent(options, parts, signals).run()
                 parts.events.finished(end)
                 tell_end(end)
@@ -69,7 +70,8 @@ class Agent:
         self._parts = parts
         self._signals = signals
         self._lease = 0
-        self._requests = Requests(parts.group.ranks, parts.board, parts.witnesses)
+        self._injector = Injector(parts.group.ranks, parts.board, parts.inject_pages, parts.mailbox.note)
+        self._requests = Requests(parts.group.ranks, parts.board, parts.witnesses, self._injector)
         conf = options.conf
         self._drainer = Drainer(options.scheduled)
         self._site = Site(
@@ -90,6 +92,8 @@ class Agent:
             security=options.security,
             steading=parts.backend.steading,
             host_failed=self._drainer.host_failed,
+            web=options.web,
+            picture=parts.picture,
         )
         if parts.backend.steading is not None:
             parts.backend.steading.listeners.append(self._write_farewell)
@@ -114,6 +118,7 @@ class Agent:
                 await self._await_etcd()
         finally:
             self._requests.close()
+            await self._injector.close()
             await self._drainer.close()
             await cancelled(running, watching, mail, links)
 
@@ -156,9 +161,9 @@ class Agent:
             owns_rank=options.owns_rank,
             version=__version__,
             topology=self._parts.topology,
-            place=options.scheduled.place if options.scheduled is not None else -1,
+            place=options.scheduled.place if options.scheduled is not None else self._options.place,
         )
-        self._parts.board.update(node_id=node.node_id, generation=0, phase=RunPhase.NONE, exits=(), **_STARTED)
+        self._parts.board.join(node.node_id)
         membership = Membership(self._site, node)
         self._signals.attach(membership, self._parts.board, self._parts.group.ranks, self._options.shutdown_timeout)
         return asyncio.create_task(membership.run())
@@ -166,7 +171,7 @@ class Agent:
     def _on_command(self, command: Command | Aside) -> None:
         if isinstance(command, Receipts):
             self._parts.mailbox.take(command)
-        elif isinstance(command, (Signal, Stacks)):
+        elif isinstance(command, (Signal, Stacks, Inject)):
             self._requests.take(command)
         elif isinstance(command, Probe):
             if self._parts.reachability is not None:
@@ -222,43 +227,3 @@ class Agent:
             "; this job's etcd ran embedded on the node that owns the rendezvous endpoint, and was lost with it:"
             " use an etcd of your own (--rdzv-backend=etcd --rdzv-endpoint=HOST:2379) to survive the loss of that node"
         )
-
-
-def spec_of(options: LaunchOptions) -> Spec:
-    """What other nodes of the job must agree with."""
-    target = options.program.target
-    program = Path(target).name if options.program.kind != "module" else f"-m {target}"
-    return Spec(
-        min_nodes=options.min_nodes,
-        max_nodes=options.max_nodes,
-        max_restarts=options.max_restarts,
-        roles={options.role: {"nproc": options.slots, "program": program}},
-        security=options.security.words,
-        policy=policy_values(policy_from(options)),
-    )
-
-
-def policy_from(options: LaunchOptions) -> Policy:
-    """What this node does by, should it lead."""
-    conf, recovery, scheduled = options.conf, options.recovery, options.scheduled
-    return Policy(
-        options.min_nodes,
-        options.max_nodes,
-        options.max_restarts,
-        conf.join_timeout,
-        conf.last_call_timeout,
-        on_failure=recovery.on_failure,
-        restart_window=recovery.restart_window,
-        hang_timeout=recovery.hang_timeout,
-        hang_floor=recovery.hang_floor,
-        straggler_factor=recovery.straggler_factor,
-        fixed_world=recovery.fixed_world,
-        spares=recovery.spares,
-        crash_loop=recovery.crash_loop,
-        suspect_after=recovery.suspect_after,
-        probe=options.probe,
-        quarantine_faults=recovery.quarantine_faults,
-        on_link_fault=recovery.on_link_fault,
-        floor=scheduled.floor if scheduled is not None else 0,
-        incarnation=scheduled.incarnation if scheduled is not None else "",
-    )

@@ -24,12 +24,14 @@ from elaunch.rendezvous.addresses import resolve
 from elaunch.topology.binding import NodeBinding, Wishes
 from elaunch.topology.cpus import CpuSet, cpu_set
 from elaunch.topology.digest import digest
+from elaunch.topology.drawing import svg
 from elaunch.topology.machine import Port, Topology
 from elaunch.topology.policy import bind
 from elaunch.topology.render import nccl
 from elaunch.topology.render.ground import TOLD, Ground, ports_of
 from elaunch.topology.render.rendering import render
 from elaunch.topology.render.visible import unlike, visible
+from elaunch.topology.tree import tree
 
 NAMES_SECONDS = 5.0  # for the name of --local-addr to be resolved
 
@@ -38,11 +40,12 @@ class Binder:
     """Binds the ranks of one node.
 
     ``environ`` is what the user set, ``address`` where other nodes reach this one. ``ports_in_use`` are those of the
-    last generation that was bound, each with the local ranks that use it.
+    last generation that was bound, each with the local ranks that use it. ``picture`` is the machine as SVG.
     """
 
     def __init__(self, options: LaunchOptions, environ: Mapping[str, str]) -> None:
         self.address = ""
+        self.picture = ""
         self.ports_in_use: tuple[tuple[Port, tuple[int, ...]], ...] = ()
         self.machine = Machine(options.binding.machine, environ)
         self._options = options
@@ -60,7 +63,12 @@ class Binder:
         node = bind(seen, self._options.slots, replace(self._wishes, network=False))
         if self._wishes.device_map and not self._options.virtual_local_rank:
             _demand_distinct(node)
+        self.picture = svg(tree(topology), node, "Topology of this kind of machine")
         return digest(topology)
+
+    def ahead(self) -> None:
+        """Look at the machine already: a generation is about to be asked for."""
+        self.machine.begin()
 
     async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]:
         """The ranks of a generation of so many nodes.

@@ -22,6 +22,8 @@ class Bound:
 
 
 class Binds(Protocol):
-    """Says what the ranks of a generation are bound to."""
+    """Says what the ranks of a generation are bound to; ``ahead`` that it will be asked for one soon."""
+
+    def ahead(self) -> None: ...
 
     async def bind(self, generation: int, nodes: int, avoid: Ports = (), unreachable: Ports = ()) -> list[Bound]: ...

@@ -6,9 +6,10 @@ import os
 import select
 import sys
 import time
-from typing import Protocol, TextIO
+from typing import ClassVar, Protocol, TextIO
 
 _PIECE = select.PIPE_BUF  # a pipe that polls as writable takes so many bytes at once
+_MOST_HELD = 1 << 18  # bytes
 _PATIENCE = 0.2  # seconds for a reader that is slow; one that was too slow once gets none until it reads again
 
 
@@ -26,8 +27,12 @@ class Console:
     """Text to a file descriptor, with no buffer and no lock that could hold up the end of the process.
 
     What cannot be written is lost, and nothing else follows from it. With ``patience`` in seconds a write gives up
-    on a reader that does not read; None waits for as long as it takes.
+    on a reader that does not read; None waits for as long as it takes. What is given up on for now is kept, so much of
+    it as there is room for, and written before what comes next: a reader that is only slow, under a flood of what
+    ranks print, misses nothing of it.
     """
+
+    _held: ClassVar[dict[int, bytes]] = {}
 
     def __init__(self, fd: int, patience: float | None = None) -> None:
         self._fd = fd
@@ -36,7 +41,7 @@ class Console:
 
     def write(self, text: str) -> None:
         """Write it, or as much as is taken."""
-        data = memoryview(text.encode(errors="backslashreplace"))
+        data = memoryview(self._held.pop(self._fd, b"") + text.encode(errors="backslashreplace"))
         while data and self._writable():
             try:
                 data = data[os.write(self._fd, data[:_PIECE]) :]
@@ -44,6 +49,8 @@ class Console:
                 self._stuck = self._patience is not None
             except OSError:
                 return  # closed, full, or its reader is gone
+        if data:
+            self._held[self._fd] = bytes(data[:_MOST_HELD])  # what came first tells most
 
     def flush(self) -> None:
         """Nothing is held back."""

@@ -11,13 +11,13 @@ import structlog
 from elaunch.agent import failures
 from elaunch.agent.outcome import Outcome, RankFailure
 from elaunch.controller.commands import End
-from elaunch.controller.job import Failure
+from elaunch.rendezvous.state import Failure
 
 
 def outcome_of(end: End) -> Outcome:
     """The end that the leader told, as it is reported."""
     outcome = end.outcome if end.outcome in ("succeeded", "failed", "stopped", "left") else "failed"
-    return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)))  # type: ignore[arg-type]
+    return Outcome(end.exit_code, end.code, end.reason, outcome, tuple(map(_failure, end.failures)), end.failed)  # type: ignore[arg-type]
 
 
 def pass_on(end: End, environ: Mapping[str, str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from string import Template
 
 from elaunch.errors import StartError
-from elaunch.rendezvous.records import Rewind
+from elaunch.rendezvous.plan import Rewind
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,7 @@ class Group:
     recorded_step: int = -1
     rewinds: tuple[Rewind, ...] = ()
     incarnation: str = ""
+    reason: str = ""
 
 
 def worker_environment(base: Mapping[str, str], place: Place, group: Group, error_file: str = "") -> dict[str, str]:
@@ -92,6 +93,7 @@ def _of_group(base: Mapping[str, str], group: Group) -> dict[str, str]:
         "ELAUNCH_NODE_ID": group.node_id,
         "ELAUNCH_GENERATION": str(group.generation),
         **({"ELAUNCH_INCARNATION": group.incarnation} if group.incarnation else {}),
+        **({"ELAUNCH_REASON": group.reason.replace("\0", " ")} if group.reason else {}),
         **({} if group.start_check else {"ELAUNCH_START_CHECK": "0"}),
         **({"ELAUNCH_ALLOW_ASYMMETRY": "1"} if group.allow_asymmetry else {}),
         **_restore_point(group),

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 
 from elaunch.agent.options import LaunchOptions
 from elaunch.controller.commands import End, Start
-from elaunch.controller.job import RankExit
+from elaunch.rendezvous.state import RankExit
 
 Event = dict[str, Any]
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,13 +19,24 @@ from elaunch.agent.spawner import Exit
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Start
-from elaunch.controller.job import RankExit, RunPhase
+from elaunch.controller.node_status import RunPhase
+from elaunch.rendezvous.state import RankExit
+from elaunch.rendezvous.waiting import within
+
+_LATE = 2.0  # seconds for a rank that has failed to end
+_FRESH = 30.0  # seconds: who has left word earlier has outlived that
 
 
 class Describe(Protocol):
     """What is known of an exit."""
 
     def __call__(self, exit_: Exit, start: Start, /) -> RankExit: ...
+
+
+class Failing(Protocol):
+    """When ranks left word of what ends them, in seconds since the epoch: those of them that did, ended or not."""
+
+    def __call__(self, local_ranks: Iterable[int], /) -> Mapping[int, float]: ...
 
 
 class Exits:
@@ -37,9 +49,11 @@ class Exits:
         describe: Describe,
         telling: Telling,
         look: Callable[[], Awaitable[None]],
+        failing: Failing,
         scheduled: Scheduled | None = None,
     ) -> None:
-        """``look`` sees, in a bounded time, to what ``describe`` needs of a failure."""
+        """``look`` sees, in a bounded time, to what ``describe`` and ``failing`` need of a failure."""
+        self._failing = failing
         self._look = look
         self._scheduled = scheduled
         self._ranks = ranks
@@ -92,6 +106,33 @@ class Exits:
         if end.exit_code != 0 and self._news(end) is not None:
             await hold(end, self._scheduled, self._board)
             await self._look()
+        for one in await self._in_order(end):
+            await self._tell(one)
+
+    async def _in_order(self, end: Exit) -> list[Exit]:
+        """An exit, and before it those of ranks that had failed before: the first to fail is the one to blame.
+
+        A rank that raised an error takes its time to end, and a peer whose connection to it breaks may be faster. But
+        nobody dies of a signal because a peer has failed, unless torch aborts it.
+        """
+        generation = self._news(end)
+        if generation is None or end.exit_code == 0 or self._board.now.phase is RunPhase.FAILED:
+            return [end]
+        if end.exit_code < 0 and -end.exit_code != signal.SIGABRT:
+            return [end]
+        failing = self._failing(generation.alive)
+        own = failing.get(end.local_rank, end.time)
+        earlier = {n: since for n, since in failing.items() if own - _FRESH < since < own}
+        found, missing, deadline = [end], set(earlier), time.monotonic() + _LATE
+        while missing and (left := deadline - time.monotonic()) > 0:
+            try:
+                found.append(await within(left, self._ranks.spawner.exits().get()))
+            except asyncio.TimeoutError:
+                break
+            missing.discard(found[-1].local_rank)
+        return sorted(found, key=lambda one: earlier.get(one.local_rank, math.inf))
+
+    async def _tell(self, end: Exit) -> None:
         generation = self._news(end)
         if generation is None:
             return  # of a start that is over, or one that was brought about by a stop

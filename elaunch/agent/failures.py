@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 import os
+import re
 import signal
 import stat
 import tempfile
@@ -15,6 +16,11 @@ from typing import Any
 
 _MOST_READ = 4 << 20  # bytes of an error file
 _MOST_TEXT = 64 << 10  # characters kept of a message or a traceback
+_OF_A_PEER = re.compile(
+    "connection (was )?(closed|reset|refused|aborted)|broken pipe|socket closed|another rank did not answer"
+    "|remote process exited|remote peer|communicator was aborted",
+    re.IGNORECASE,
+)  # Gloo, NCCL, torch's store, and elaunch's checkpoints
 _NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 
 
@@ -75,6 +81,21 @@ def failure(
         traceback=told.traceback,
         error_file=str(error_file) if text else "",
     )
+
+
+def left_at(error_file: Path) -> float | None:
+    """When a rank wrote its error file, in seconds since the epoch; None where it has none.
+
+    None as well where its error is that a peer has gone: the peer's end is noticed later than its connections break.
+    """
+    text = _read(error_file)
+    told = _told(text) if text else None
+    if told is None or _OF_A_PEER.search(told.message):
+        return None
+    try:
+        return _moment(told.time, error_file.stat().st_mtime)
+    except OSError:
+        return None
 
 
 def copy_root_cause(root: Failure, destination: str | Path) -> None:

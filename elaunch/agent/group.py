@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 import structlog
@@ -18,12 +18,14 @@ from elaunch.agent.notice import Notice, Notified
 from elaunch.agent.options import Scheduled
 from elaunch.agent.ranks import Generation, Logs, Ranks
 from elaunch.agent.spawner import STORE, Exit, RankStart, Spawner
+from elaunch.agent.stack_groups import grouped
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.telling import Telling
 from elaunch.controller.commands import Abort, Command, Start, Wait
-from elaunch.controller.job import RankExit, RunPhase
+from elaunch.controller.node_status import RunPhase
 from elaunch.errors import ElaunchError, NoRouteError, StartError
 from elaunch.rendezvous.records import Reason
+from elaunch.rendezvous.state import RankExit
 from elaunch.rendezvous.waiting import beside, within
 
 _TELL_WAIT = 1.0  # seconds that a wait lasts before a person is told of it
@@ -39,6 +41,8 @@ class Preparation(Protocol):
     @property
     def pages(self) -> Notified: ...
 
+    def ahead(self) -> None: ...
+
     async def evidence(self, generation: int, why: Reason) -> Evidence: ...
 
     async def ranks(self, start: Start) -> tuple[list[RankStart], Logs]: ...
@@ -48,6 +52,8 @@ class Preparation(Protocol):
     async def look(self) -> None: ...
 
     def describe(self, exit_: Exit, start: Start) -> RankExit: ...
+
+    def failing(self, local_ranks: Iterable[int]) -> dict[int, float]: ...
 
 
 class Group:
@@ -72,7 +78,7 @@ class Group:
         self.ranks = Ranks(spawner, reopen, board, grace)
         self._notice = Notice(prepare.pages, self.ranks, grace, notice_signal, scheduled)
         self._telling = telling = Telling(max_restarts)
-        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look, scheduled)
+        self.exits = Exits(self.ranks, board, prepare.describe, telling, prepare.look, prepare.failing, scheduled)
         self._board = board
         self._prepare = prepare
         self._listen = listen
@@ -87,6 +93,11 @@ class Group:
     def store_port(self) -> int:
         """The port on which this node listens for the next generation's store."""
         return int(self._listener.getsockname()[1])
+
+    @property
+    def wanted(self) -> Command | None:
+        """What the leader has last said that this node is to do."""
+        return self._wanted
 
     def want(self, command: Command) -> None:
         """The leader's newest command; what it replaces is not done any more. One that is repeated changes nothing."""
@@ -149,6 +160,7 @@ class Group:
         if self.ranks.generation is not None:
             self._telling.aborting(command, leaving=board.now.leaving)
         grace = await self._before_stop(command)
+        self._prepare.ahead()
         async with self.ranks.lock:
             if board.now.generation == command.generation and board.now.phase.at_rest:
                 return  # stopped before, or all ranks have ended well meanwhile
@@ -163,9 +175,11 @@ class Group:
             found = await self._prepare.evidence(command.generation, Reason(command.code, command.reason))
             self._log.warning("evidence_saved", folder=found.folder, text=found.text)
             where = f"{found.folder}: " if found.folder else ""
-            self._board.update(evidence=f"{where}{found.text}"[:EVIDENCE_SHOWN])
-        if not command.notice or not self._notice.heard:
+            self._board.update(evidence=f"{where}{found.text}"[:EVIDENCE_SHOWN], stacks=grouped(found.ranks))
+        if not command.notice:
             return None
+        if not self._notice.heard:
+            return self._notice.to_leave(command.code)
         await self._notice.give(command.reason, self._news, command.code)
         return self._notice.rest
 
@@ -173,7 +187,7 @@ class Group:
         async with self.ranks.lock:
             await self.ranks.halt()
         self._highest = start.generation
-        self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=(), evidence="")
+        self._board.update(generation=start.generation, phase=RunPhase.STARTING, exits=(), evidence="", stacks=())
         self._telling.starting(start)
         try:
             if not await self._ready(start):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from elaunch.clock import Clock
 from elaunch.controller.commands import End, end_of
-from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
+from elaunch.controller.policy import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.errors import AmbiguousError, ConflictError, DeposedError, EtcdLostError, EtcdRefusedError
 from elaunch.rendezvous import controllers
@@ -25,6 +26,14 @@ from elaunch.rendezvous.waiting import beside, cancelled
 
 IN_VAIN = 120.0  # seconds without a handover to controllers that were there, and did not lead when they could
 ASK_AGAIN = 1.0  # seconds until an etcd that refused is asked again
+
+
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """A job's pages while this node leads: where they are ("": not known beforehand), and what serves them."""
+
+    url: str
+    serve: Callable[[], Coroutine[Any, Any, None]]
 
 
 class Candidate:
@@ -42,10 +51,12 @@ class Candidate:
         on_end: Callable[[End], None],
         tend: Callable[[Leadership], Coroutine[Any, Any, None]],
         host_failed: Callable[[str, str], None],
+        pages: Pages | None = None,
     ) -> None:
         """``tend`` is what else whoever leads has to look after; it ends when it is cancelled, or has nothing to do.
 
-        ``host_failed`` hears of each host that failed, and how, while this node leads.
+        ``host_failed`` hears of each host that failed, and how, while this node leads. ``pages`` are the job's, where
+        some are wanted.
         """
         self._store = store
         self._keys = keys
@@ -57,6 +68,7 @@ class Candidate:
         self._on_end = on_end
         self._tend = tend
         self._host_failed = host_failed
+        self._pages = pages
         self._term: Term | None = None
         self._in_vain = False
         self._log = structlog.get_logger().bind(job=keys.job, node=node.node_id)
@@ -73,7 +85,9 @@ class Candidate:
     async def run(self, election: Election, first: bool) -> None:
         """Bid and lead; return when the job that this node led is over. ``first``: the job has no other node yet."""
         while True:
-            record = Leader(self._node.node_id, self._node.control, secrets.token_hex(16))
+            record = Leader(
+                self._node.node_id, self._node.control, secrets.token_hex(16), self._pages.url if self._pages else ""
+            )
             try:
                 leadership = await election.campaign(record, at_once=first)
                 first = False
@@ -91,6 +105,7 @@ class Candidate:
 
         An etcd that is away ends no leadership: the lease alone decides, and while it lives the term starts anew.
         """
+        pages = asyncio.create_task(self._pages.serve()) if self._pages is not None else None
         try:
             while True:
                 term = Term(
@@ -119,6 +134,7 @@ class Candidate:
         finally:
             self._server.pause(self._keys.job)
             self._term = None
+            await cancelled(pages)
 
     async def _serve(self, term: Term, leadership: Leadership) -> bool:
         """Whether the term went on to the end of the job, and not only until a controller was there to take over."""

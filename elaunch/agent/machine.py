@@ -25,6 +25,7 @@ ROOT = "ELAUNCH_SYSFS_ROOT"
 
 FIRST_SECONDS = 20.0
 NEXT_SECONDS = 5.0
+FRESH_SECONDS = 1.0  # for which a look that was taken ahead is as good as one that is taken now
 
 
 def sysfs_root(environ: Mapping[str, str]) -> Path:
@@ -41,22 +42,25 @@ class Machine:
     def __init__(self, file: Topology | None, environ: Mapping[str, str]) -> None:
         self._file = file
         self.root = sysfs_root(environ)
-        self._first: asyncio.Future[Topology | None] | None = None
+        self._ahead: asyncio.Future[Topology | None] | None = None
+        self._begun = 0.0
         self._looked = False
         self._last: Topology | None = None
         self._told: set[str] = set()
 
     def begin(self) -> None:
-        """Take the first look, while other things are waited for."""
-        self._first = asyncio.ensure_future(self._look(FIRST_SECONDS, nvml=True))
+        """Take a look while other things are waited for: the next ``now`` is its result, if that comes soon."""
+        if self._ahead is None:
+            self._begun = time.monotonic()
+            self._ahead = asyncio.ensure_future(self._look())
 
     async def now(self) -> Topology | None:
         """What is there now; None where that cannot be found out in time."""
-        first, self._first = self._first, None
-        if first is not None:
-            seen = await first
-        else:
-            seen = await self._look(NEXT_SECONDS if self._looked else FIRST_SECONDS, nvml=not self._looked)
+        self._forget_stale()
+        self.begin()
+        ahead, self._ahead = self._ahead, None
+        assert ahead is not None
+        seen = await ahead
         self._looked = True
         if seen is not None and self._last is not None:
             for text in _changes(seen, self._last):
@@ -64,6 +68,12 @@ class Machine:
             seen = _with_names(seen, self._last)
         self._last = seen or self._last
         return self._complete(self._last)
+
+    def _forget_stale(self) -> None:
+        """Let go of a look that was taken too long ago; the first one, which may take its time, never is."""
+        if self._ahead is not None and self._looked and time.monotonic() > self._begun + FRESH_SECONDS:
+            self._ahead.cancel()
+            self._ahead = None
 
     def _complete(self, seen: Topology | None) -> Topology | None:
         if self._file is None or seen is None:
@@ -79,7 +89,8 @@ class Machine:
             self._told.add(text)
             structlog.get_logger().warning(event, text=text)
 
-    async def _look(self, seconds: float, *, nvml: bool) -> Topology | None:
+    async def _look(self) -> Topology | None:
+        seconds, nvml = NEXT_SECONDS if self._looked else FIRST_SECONDS, not self._looked
         begun = time.monotonic()
         try:
             seen = await aside(lambda: discover(self.root, nvml=nvml), seconds)

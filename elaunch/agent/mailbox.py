@@ -83,6 +83,14 @@ class Mailbox:
             self._take_lines(sight.rank, box, reports)
         self._tell()
 
+    def note(self, kind: str, rank: int, text: str) -> None:
+        """Something that the node itself tells, of a rank or (-1) of none."""
+        self._number += 1
+        line = Line(self._number, self._generation, rank, kind, text)
+        self._lines = [*self._lines, line][-MOST_LINES:]
+        self._log.info(kind, rank=rank, text=text)
+        self._tell()
+
     def ended(self, rank: int) -> None:
         """A rank has ended: take what it has written last."""
         self.look()

@@ -13,24 +13,26 @@ from typing import Any
 import structlog
 
 from elaunch.agent.following import Follower
-from elaunch.agent.leading import Candidate, refused
+from elaunch.agent.leading import Candidate, Pages, refused
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
 from elaunch.controller.access import OPEN, Security
 from elaunch.controller.client import NextHeartbeat
 from elaunch.controller.commands import Aside, Command, End
-from elaunch.controller.job import Policy
+from elaunch.controller.policy import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.errors import ElaunchError, EtcdLostError, EtcdRefusedError
 from elaunch.rendezvous.election import Election, Leadership
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
+from elaunch.rendezvous.pictures import leave_picture
 from elaunch.rendezvous.records import Node, Spec
 from elaunch.rendezvous.seats import await_seat
 from elaunch.rendezvous.steading import Steading
 from elaunch.rendezvous.steward import MemberStore, Steward
 from elaunch.rendezvous.waiting import beside, cancelled
+from elaunch.web.options import WebOptions
 
 CLAIM_SPREAD = 0.005  # seconds for each node that may claim to lead: about as long until the first of them does
 STREAM_SPREAD = 0.001  # seconds for each stream that a new leader has to take
@@ -61,6 +63,8 @@ class Site:
     security: Security = OPEN
     steading: Steading | None = None
     host_failed: Callable[[str, str], None] = _unheard
+    web: WebOptions | None = None
+    picture: str = ""
 
 
 def new_node_id() -> str:
@@ -147,6 +151,17 @@ class Membership:
         if site.steading is not None:
             await Steward(site.store, site.keys, leadership.guard, site.clock, lambda: lease.left).run()
 
+    def _pages(self) -> Pages | None:
+        """The job's pages, where ``--web`` asks for some. aiohttp is imported by whoever leads, and only then."""
+        site = self._site
+        if site.web is None:
+            return None
+        from elaunch.web.serving import serve
+
+        host = self._node.address
+        args = (site.web, site.store, site.server, site.clock, site.keys.job, host)
+        return Pages(site.web.url(host, site.security.tls is not None), functools.partial(serve, *args))
+
     async def _until_end(self, lease: Lease, first: bool) -> End:
         site = self._site
         tend = functools.partial(self._tend, lease)
@@ -161,11 +176,13 @@ class Membership:
             self.resign,
             tend,
             site.host_failed,
+            self._pages(),
         )
         spread = CLAIM_SPREAD * site.policy.max_nodes
         election = Election(site.store, site.keys, lease.id, spread=spread, leave_to=candidate.leave_to_controllers)
         leading = asyncio.create_task(candidate.run(election, first))
         tasks = [leading, asyncio.create_task(lease.keep()), asyncio.create_task(self._follow(election))]
+        tasks.append(asyncio.create_task(leave_picture(site.store, site.keys, self._node.topology, site.picture)))
         if self._site.steading is not None:
             tasks.append(asyncio.create_task(self._site.steading.attend(self._node.node_id, lease.id)))
         try:

@@ -12,7 +12,7 @@ import structlog
 from elaunch.agent.options import Scheduled
 from elaunch.agent.preempting import time_left
 from elaunch.agent.ranks import Ranks
-from elaunch.controller.preemption import WARNED
+from elaunch.controller.preemption import LEFT, TERMINATED, WARNED
 
 TERM_SHARE = 0.1  # of the grace: kept for SIGTERM, should the program not have ended by then
 TERM_MOST = 5.0  # seconds
@@ -54,11 +54,18 @@ class Notice:
         generation = self._ranks.generation
         return bool(generation and generation.ranks) and (self._signum is not None or self._pages.listened_to)
 
+    def to_leave(self, code: str) -> float | None:
+        """Seconds from notice to SIGKILL where a scheduler gives them for such a stop; None for the usual grace."""
+        if self._scheduled is None or code not in (LEFT, TERMINATED):
+            return None
+        return self._scheduled.leave_seconds or None
+
     async def give(self, reason: str, interrupted: asyncio.Event, code: str = "") -> None:
         """Tell the programs, and wait until all have ended, the time is over, or ``interrupted`` is set.
 
         The time is the grace. ``WARNED`` by a scheduler it is what is left until that ends the job, if it is longer,
-        and the grace from then on should the scheduler stop it before.
+        and the grace from then on should the scheduler stop it before. Where a scheduler stops nodes it is what that
+        gives them.
         """
         generation = self._ranks.generation
         if generation is None:
@@ -67,6 +74,8 @@ class Notice:
         seconds = self._time
         if code == WARNED and self._scheduled is not None:
             seconds = max(seconds, time_left(self._scheduled, time.time()))
+        if (longer := self.to_leave(code)) is not None:
+            seconds = longer - self.rest
         self._tell(seconds, reason)
         if self._signum is not None:
             await self._ranks.signal(self._signum)

@@ -9,24 +9,22 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
 from elaunch.agent import trees
-from elaunch.agent.events import EventLog
 from elaunch.agent.group import Group
 from elaunch.agent.health import health_port
 from elaunch.agent.links import LinkWatch
 from elaunch.agent.local_jobs import registered
 from elaunch.agent.log_watch import watching
 from elaunch.agent.logs_specs import arguments
-from elaunch.agent.mailbox import Mailbox
 from elaunch.agent.options import LaunchOptions
+from elaunch.agent.parts import Parts
 from elaunch.agent.places import local_address
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.pulse import Pulse
@@ -40,38 +38,13 @@ from elaunch.clock import SystemClock
 from elaunch.controller.liveness import interval_for
 from elaunch.controller.server import ControlServer
 from elaunch.deadline_page import DeadlinePage
+from elaunch.progress import RankProgress
 from elaunch.rendezvous import addresses
 from elaunch.rendezvous.keys import JobKeys
 
 if TYPE_CHECKING:
     from elaunch.agent.binding import Binder
     from elaunch.agent.reachability import Reachability
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What an agent is made of. ``address`` is this node's, ``control`` where its control server is reached.
-
-    ``topology`` is the digest of the machine. ``deadline_passed`` is set when the dead-man's switch has killed the
-    ranks. ``farewell`` is the file from which a farewell process reads what to do, should the agent be killed.
-    """
-
-    backend: Backend
-    server: ControlServer
-    address: str
-    control: str
-    group: Group
-    pulse: Pulse
-    board: StatusBoard
-    page: DeadlinePage
-    deadline_passed: asyncio.Event
-    farewell: Path
-    events: EventLog
-    witnesses: Callable[[], list[Witness]]
-    mailbox: Mailbox
-    topology: str
-    reachability: Reachability | None
-    links: LinkWatch
 
 
 @asynccontextmanager
@@ -88,22 +61,11 @@ async def opened(options: LaunchOptions) -> AsyncIterator[Parts]:
 
 
 async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack: AsyncExitStack) -> Parts:
-    farewell = runtime / "farewell.json"
+    farewell, passed, board = runtime / "farewell.json", asyncio.Event(), StatusBoard()
     # Not ours to stop: what this process had for children before it became an agent (exec'd from a shell script),
     # and the keeper of an embedded etcd, which may have to outlive it.
     spared = trees.children(os.getpid())
-    dog = watchdog(os.environ)
-    board = StatusBoard()
-    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog, board=board, deadline=page.path)
-    if preparation.warning:
-        structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
-    stack.callback(preparation.folder.remove_unused)
-    stack.callback(preparation.pages.close)
-    await stack.enter_async_context(watching(preparation.folder))
-    await stack.enter_async_context(health_port(os.environ))
-    if dog is not None:
-        stack.enter_context(dog.listening())
-    passed = asyncio.Event()
+    preparation = await _prepared(options, runtime, page, board, spared, stack)
     open_spawner = functools.partial(
         Spawner.open,
         start=options.start,
@@ -121,20 +83,15 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     binder.machine.begin()
     stack.push_async_callback(spawner.close)
     await _ask_torch(options, preparation, spared, stack)
-    backend = await open_backend(options, spared.append)
-    register = stack.enter_context(registered(options.job, lambda: backend.endpoints, etcd_access(options)))
-    if backend.steading is not None:
-        backend.steading.listeners.append(register)
-    stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
+    backend = await _joined(options, spared, stack)
     address = binder.address = local_address(options)
     topology = await binder.look()
-    listening = functools.partial(addresses.listen, address)
     group = Group(
         spawner,
         open_spawner,
         board,
         preparation,
-        listening,
+        functools.partial(addresses.listen, address),
         options.shutdown_timeout,
         options.notice_signal,
         options.max_restarts,
@@ -142,36 +99,81 @@ async def _open(options: LaunchOptions, runtime: Path, page: DeadlinePage, stack
     )
     group.ranks.spared = preparation.pages.spared
     stack.push_async_callback(group.close)
-    server = ControlServer(options.security, options.max_nodes)
-    port = await server.start(addresses.listening_host(address) or "::")
-    stack.push_async_callback(server.stop)
-    control = addresses.join(address, port)
+    server, port = await _serving(options, address, stack)
     reachability = _reachability(options, board, address)
     if reachability is not None:
         stack.push_async_callback(reachability.close)
     links = _links(binder, group)
-    pulse = Pulse(
-        board, group.ranks, lambda: preparation.pages.read(time.monotonic()), interval_for, SystemClock(), links
-    )
-    witnesses = functools.partial(_witnesses, preparation)
+    read = functools.partial(_progress, preparation)
     return Parts(
         backend,
         server,
         address,
-        control,
+        addresses.join(address, port),
         group,
-        pulse,
+        Pulse(board, group.ranks, read, interval_for, SystemClock(), links),
         board,
         page,
         passed,
         farewell,
         preparation.events,
-        witnesses,
+        functools.partial(_witnesses, preparation),
         preparation.mailbox,
         topology,
         reachability,
         links,
+        preparation.inject_pages,
+        binder.picture,
     )
+
+
+async def _prepared(
+    options: LaunchOptions,
+    runtime: Path,
+    page: DeadlinePage,
+    board: StatusBoard,
+    spared: list[int],
+    stack: AsyncExitStack,
+) -> LaunchPreparation:
+    """What ranks are started with, and the ports at which this process is asked how it is."""
+    dog = watchdog(os.environ)
+    preparation = LaunchPreparation(options, os.environ, runtime, watchdog=dog, board=board, deadline=page.path)
+    if preparation.warning:
+        structlog.get_logger().warning("omp_num_threads", text=preparation.warning)
+    stack.callback(preparation.folder.remove_unused)
+    stack.callback(preparation.pages.close)
+    if preparation.inject_pages is not None:
+        preparation.inject_pages.spare = spared.append
+        stack.callback(preparation.inject_pages.close)
+    await stack.enter_async_context(watching(preparation.folder))
+    await stack.enter_async_context(health_port(os.environ))
+    if dog is not None:
+        stack.enter_context(dog.listening())
+    return preparation
+
+
+async def _joined(options: LaunchOptions, spared: list[int], stack: AsyncExitStack) -> Backend:
+    """The job's etcd, where operators on this host find it too."""
+    backend = await open_backend(options, spared.append)
+    register = stack.enter_context(registered(options.job, lambda: backend.endpoints, etcd_access(options)))
+    if backend.steading is not None:
+        backend.steading.listeners.append(register)
+    stack.push_async_callback(backend.release, JobKeys(options.job).nodes, options.conf.close_timeout)
+    return backend
+
+
+async def _serving(options: LaunchOptions, address: str, stack: AsyncExitStack) -> tuple[ControlServer, int]:
+    """The control server, should this node lead, and its port."""
+    server = ControlServer(options.security, options.max_nodes)
+    port = await server.start(addresses.listening_host(address) or "::")
+    stack.push_async_callback(server.stop)
+    if options.otel:
+        from elaunch.metrics.traces import Traces
+
+        traces = Traces(os.environ)
+        server.recovered = traces.recovered
+        stack.push_async_callback(asyncio.to_thread, traces.close)
+    return server, port
 
 
 def _binder(options: LaunchOptions) -> Binder:
@@ -204,6 +206,10 @@ def _reachability(options: LaunchOptions, board: StatusBoard, address: str) -> R
 
 def _witnesses(preparation: LaunchPreparation) -> list[Witness]:
     return preparation.witnesses(time.monotonic())
+
+
+def _progress(preparation: LaunchPreparation) -> tuple[RankProgress, ...]:
+    return preparation.pages.read(time.monotonic())
 
 
 async def _ask_torch(

@@ -11,6 +11,7 @@ from elaunch.agent.program import Program
 from elaunch.controller.access import OPEN, Security
 from elaunch.topology.binding import Wishes
 from elaunch.topology.machine import Topology
+from elaunch.web.options import WebOptions
 
 Backend = Literal["etcd", "c10d", "static"]
 StartMode = Literal["warm", "exec"]
@@ -138,8 +139,9 @@ class Scheduled:
     ``whole``: the scheduler's signals are to all nodes of the job, not only to some that leave it.
     ``notice_signal`` says that the job is to end soon: at ``ends_at``, in seconds since the epoch, where that is known.
     With ``drain`` a host that fails is to be taken out of service, if it is one of ``nodes``.
-    ``scheduler_job`` is the scheduler's number of the job, ``starts`` how often it was started before, and ``port`` one
-    at which the first node was met, 0: none.
+    ``scheduler_job`` is the scheduler's number of the job, ``starts`` how often it was started before, and ``port``
+    one at which the first node was met, 0: none. A node that is told to leave has ``leave_seconds`` from SIGTERM to
+    SIGKILL, 0: the usual grace; the scheduler ``replaces`` it by another. The agent beats in ``probe_file``, if any.
     """
 
     scheduler: str
@@ -154,14 +156,17 @@ class Scheduled:
     scheduler_job: str = ""
     port: int = 0
     starts: int = 0
+    leave_seconds: float = 0.0
+    replaces: bool = False
+    probe_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
     """Everything that the command line, ``PET_*`` and the machine said.
 
-    ``node_rank`` is -1 where none was asked for; with ``owns_rank`` no other node may have it. ``warnings`` are
-    sentences to be logged once logging stands.
+    ``place`` orders nodes without a scheduler, -1: as they come. ``node_rank`` is -1 where none was asked for; with
+    ``owns_rank`` no other node may have it. ``warnings`` are sentences to be logged once logging stands.
     """
 
     program: Program
@@ -189,6 +194,7 @@ class LaunchOptions:
     binding: Binding = Binding()
     allow_asymmetry: bool = False
     probe: ProbeMode = "auto"
+    allow_injection: bool = False
     start_check: bool = True
     signals: tuple[signal.Signals, ...] = ()
     shutdown_timeout: float = 30.0
@@ -197,4 +203,7 @@ class LaunchOptions:
     log_level: str = "info"
     security: Security = OPEN
     scheduled: Scheduled | None = None
+    place: int = -1
+    web: WebOptions | None = None
+    otel: bool = False
     warnings: tuple[str, ...] = ()

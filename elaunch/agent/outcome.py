@@ -26,10 +26,14 @@ class RankFailure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What ``elaunch`` exits with, and why: ``code`` for a machine, ``reason`` for a person."""
+    """What ``elaunch`` exits with, and why: ``code`` for a machine, ``reason`` for a person.
+
+    ``failed`` ranks have failed, of which ``failures`` are the first.
+    """
 
     exit_code: int
     code: str
     reason: str
     outcome: Literal["succeeded", "failed", "stopped", "left"]
     failures: tuple[RankFailure, ...] = ()
+    failed: int = 0

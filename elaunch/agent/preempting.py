@@ -12,7 +12,7 @@ from elaunch.agent.options import Scheduled
 from elaunch.agent.start import Exit
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import End
-from elaunch.controller.preemption import EXIT_WORK_REMAINS, TERMINATED, WARNED
+from elaunch.controller.preemption import EXIT_WORK_REMAINS, NODE_REPLACED, TERMINATED, WARNED
 from elaunch.rendezvous.waiting import within
 
 HOLD = 1.0  # seconds
@@ -27,6 +27,9 @@ def time_left(scheduled: Scheduled, now: float) -> float:
 def stopped_by_scheduler(scheduled: Scheduled, signum: signal.Signals) -> End:
     """How a node ends that a scheduler's signal stopped."""
     warned = signum is scheduled.notice_signal
+    if scheduled.replaces and not warned:
+        reason = f"{scheduled.scheduler} stopped this node ({signum.name}): work remains"
+        return End("stopped", EXIT_WORK_REMAINS, NODE_REPLACED, reason)
     how = "said that the job's time is nearly up" if warned else "stopped the job"
     reason = f"{scheduled.scheduler} {how} ({signum.name}): work remains"
     return End("stopped", EXIT_WORK_REMAINS, WARNED if warned else TERMINATED, reason)

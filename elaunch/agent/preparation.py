@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import math
-import signal
-import socket
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
 
-import structlog
-
-from elaunch.agent import failures
 from elaunch.agent.aside import aside
 from elaunch.agent.bound import Binds, Bound
-from elaunch.agent.console import shown
 from elaunch.agent.environment import (
-    Group,
     Place,
     line_prefix,
     substitute,
@@ -31,25 +20,26 @@ from elaunch.agent.environment import (
 )
 from elaunch.agent.events import EventLog
 from elaunch.agent.evidence import Evidence, collect
+from elaunch.agent.exit_reports import UNRESPONSIVE, ExitReports
+from elaunch.agent.inject_pages import InjectPages
 from elaunch.agent.logs_specs import Destination, reify
 from elaunch.agent.mailbox import Mailbox
-from elaunch.agent.memory import OutOfMemory
-from elaunch.agent.options import LaunchOptions, LogOptions, StartMode
+from elaunch.agent.options import LaunchOptions, StartMode
+from elaunch.agent.output import Output
 from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
-from elaunch.agent.spawner import STORE, Exit, RankStart
+from elaunch.agent.spawner import Exit, RankStart
+from elaunch.agent.standing import group_of, place_of
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.streams import LogFolder, RankStreams, cannot_make
-from elaunch.agent.tail import Sink, Tailer
 from elaunch.agent.torchside import TorchSide
 from elaunch.agent.watchdog import FILE as TIMER_FILE
 from elaunch.agent.watchdog import Watchdog
 from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Start
-from elaunch.controller.job import RankExit
 from elaunch.deadline_page import DEADLINE
-from elaunch.errors import StartError
 from elaunch.rendezvous.records import Reason
+from elaunch.rendezvous.state import RankExit
 from elaunch.topology.render.ground import TOLD
 
 HIDDEN_FROM_RANKS = ("ELAUNCH_ETCD_PASSWORD",)
@@ -57,8 +47,6 @@ LINE_PREFIX = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 EVIDENCE_SECONDS = 3.0
 LOG_SECONDS = 5.0  # for a file system to make a few folders
-TROUBLE_SECONDS = 1.0
-UNRESPONSIVE = "its file system does not answer"
 
 
 class LaunchPreparation:
@@ -85,10 +73,10 @@ class LaunchPreparation:
         self.env, self.warning = with_thread_limit(shown, options.slots)
         if watchdog is not None:
             self.env[TIMER_FILE] = str(watchdog.path)
-        self._watchdog = watchdog
         self._deadline = deadline
         self.node_id = ""
         self.pages = Pages()
+        self.inject_pages = InjectPages() if options.allow_injection else None
         self.mailbox = Mailbox(self.pages, board or StatusBoard())
         self.folder = LogFolder(options.job, options.logs, scratch)
         self.events = EventLog(options)
@@ -96,8 +84,7 @@ class LaunchPreparation:
         self.cpus: Sequence[tuple[int, ...]] = ()
         self._options = options
         self._streams: dict[int, RankStreams] = {}
-        self._memory = OutOfMemory()
-        self._trouble, self._unresponsive, self._looked = "", False, -math.inf
+        self._reports = ExitReports(watchdog)
 
     @property
     def start_mode(self) -> StartMode:
@@ -106,36 +93,23 @@ class LaunchPreparation:
     async def ranks(self, start: Start) -> tuple[list[RankStart], Output]:
         """The ranks of a generation, and what shows their output. Raises StartError, NoRouteError."""
         options = self._options
-        group = Group(
-            job=options.job,
-            node_id=self.node_id,
-            generation=start.generation,
-            restart_count=start.restart_count,
-            max_restarts=options.max_restarts,
-            master_addr=start.store_address,
-            master_port=start.store_port,
-            signals=",".join(s.name for s in options.signals),
-            virtual_local_rank=options.virtual_local_rank,
-            start_check=options.start_check,
-            allow_asymmetry=options.allow_asymmetry,
-            from_step=start.from_step,
-            avoid_steps=start.avoid_steps,
-            recorded_step=start.recorded_step,
-            rewinds=start.rewinds,
-            incarnation=start.incarnation,
-        )
+        group = group_of(start, options, self.node_id)
         bound = await self._bound(start)
-        places = [self._place(start, local_rank) for local_rank in range(options.slots)]
+        places = [place_of(start, options, local_rank) for local_rank in range(options.slots)]
         envs = {p.local_rank: {**worker_environment(self.env, p, group), **bound[p.local_rank].env} for p in places}
         # torchrun hands the class of --logs-specs what it sets itself, and no more.
         own = {*worker_environment({}, places[0], group), "OMP_NUM_THREADS"}
         to = await self._destination(start, envs, own)
         self._streams = to.streams
         self.pages.open(start.rank0, options.slots, start.generation, start.world_size)
-        self._memory.forget()
+        inject = self.inject_pages
+        if inject is not None:
+            inject.open(start.rank0, options.slots)
+        self._reports.begin()
         own_env = {DEADLINE: self._deadline} if self._deadline else {}
+        pages = {n: self.pages.env(n) | (inject.env(n) if inject is not None else {}) for n in range(options.slots)}
         ranks = [
-            self._rank(p, {**to.envs[p.local_rank], **self.pages.env(p.local_rank), **own_env}, bound[p.local_rank])
+            self._rank(p, {**to.envs[p.local_rank], **pages[p.local_rank], **own_env}, bound[p.local_rank])
             for p in places
         ]
         prefixes = {p.local_rank: line_prefix(self.env.get(LINE_PREFIX), p) for p in places}
@@ -173,19 +147,14 @@ class LaunchPreparation:
                 why = why or str(error) or UNRESPONSIVE
         return folder.take(folder.without_files(slots), why)
 
-    async def look(self) -> None:
-        """See whether there is something wrong with the log folder, for what is told of an exit; within a second.
+    def ahead(self) -> None:
+        """Ranks are being stopped: what can be found out for the next ones meanwhile."""
+        if self.binder is not None:
+            self.binder.ahead()
 
-        Ranks often fail together: a look serves all of them, so that none waits for the others' to be told.
-        """
-        if time.monotonic() < self._looked + TROUBLE_SECONDS:
-            return
-        try:
-            self._trouble = await aside(self.folder.trouble, TROUBLE_SECONDS)
-            self._unresponsive = False
-        except asyncio.TimeoutError:
-            self._trouble, self._unresponsive = f"{self.folder.attempt}: {UNRESPONSIVE}", True
-        self._looked = time.monotonic()
+    async def look(self) -> None:
+        """See whether there is something wrong with the log folder, for what is told of an exit; within a second."""
+        await self._reports.look(self.folder)
 
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         """The ranks of a generation run now."""
@@ -202,60 +171,18 @@ class LaunchPreparation:
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""
+        if self.inject_pages is not None:
+            self.inject_pages.ended(start.rank0 + end.local_rank)
         self.mailbox.ended(start.rank0 + end.local_rank)  # what it told before its end is to be told before it
-        described = self._describe(end, start)
+        streams = self._streams.get(end.local_rank)
+        described = self._reports.describe(end, start, streams.error_file if streams else None)
         self.events.ended(described)
         return described
 
-    def _describe(self, end: Exit, start: Start) -> RankExit:
-        if end.local_rank == STORE:
-            text = "the host of this generation's store ended"
-            return RankExit(STORE, STORE, end.pid, end.exit_code or 1, end.time, message=text)
-        rank = start.rank0 + end.local_rank
-        if end.exit_code == 0:
-            return RankExit(end.local_rank, rank, end.pid, 0, end.time)
-        streams = self._streams.get(end.local_rank)
-        told = failures.failure(
-            rank=rank,
-            local_rank=end.local_rank,
-            host=socket.gethostname(),
-            pid=end.pid,
-            exit_code=end.exit_code,
-            time=end.time,
-            error_file=streams.error_file if streams and not self._unresponsive else None,
-        )
-        message = self._watchdog_says(end.pid) or self._memory_says(end) or told.message
-        return RankExit(
-            end.local_rank,
-            rank,
-            end.pid,
-            end.exit_code,
-            told.time,
-            told.error_file,
-            f"{message} (the log folder {self._trouble})" if self._trouble else message,
-            told.traceback,
-        )
-
-    def _memory_says(self, end: Exit) -> str:
-        if end.exit_code != -signal.SIGKILL or not self._memory.killed():
-            return ""
-        return f"the kernel killed PID {end.pid} for want of memory (SIGKILL)"
-
-    def _watchdog_says(self, pid: int) -> str:
-        return self._watchdog.why(pid) if self._watchdog is not None else ""
-
-    def _place(self, start: Start, local_rank: int) -> Place:
-        return Place(
-            rank=start.rank0 + local_rank,
-            local_rank=local_rank,
-            world_size=start.world_size,
-            local_world_size=self._options.slots,
-            group_rank=start.group_rank,
-            group_world_size=start.group_world_size,
-            role=self._options.role,
-            role_rank=start.role_rank0 + local_rank,
-            role_world_size=start.role_world_size,
-        )
+    def failing(self, local_ranks: Iterable[int]) -> dict[int, float]:
+        """When ranks left an error file, in seconds since the epoch: those of them that have one, ended or not."""
+        streams = {n: self._streams[n] for n in local_ranks if n in self._streams}
+        return self._reports.failing({n: one.error_file for n, one in streams.items()})
 
     def _rank(self, place: Place, env: Mapping[str, str], bound: Bound) -> RankStart:
         program = self._options.program
@@ -274,37 +201,3 @@ class LaunchPreparation:
             memory=bound.memory,
             ignored=(scheduled.notice_signal,) if scheduled is not None and scheduled.notice_signal else (),
         )
-
-
-class Output:
-    """What shows the ranks' output, and copies the lines that the filters name, for one generation."""
-
-    def __init__(
-        self,
-        to: Destination,
-        prefixes: Mapping[int, str],
-        options: LogOptions,
-    ) -> None:
-        self._files: list[TextIO] = []
-        out, err = [Sink(shown(sys.stdout, 1))], [Sink(shown(sys.stderr, 2))]
-        if to.filtered_stdout is not None and options.duplicate_stdout:
-            out.append(Sink(self._open(to.filtered_stdout), options.duplicate_stdout))
-        if to.filtered_stderr is not None and options.duplicate_stderr:
-            err.append(Sink(self._open(to.filtered_stderr), options.duplicate_stderr))
-        self._tailer = Tailer(to.streams, prefixes, out, err)
-        self._tailer.start()
-
-    def _open(self, path: Path) -> TextIO:
-        try:
-            self._files.append(path.open("w", errors="replace"))
-        except OSError as error:
-            raise StartError(f"cannot write {path}: {error}") from error
-        return self._files[-1]
-
-    async def close(self) -> None:
-        """Show the rest of what was written."""
-        if not await self._tailer.stop():
-            structlog.get_logger().warning("output_not_shown", reason="the console did not take the ranks' output")
-        for file in self._files:
-            with contextlib.suppress(OSError):
-                file.close()

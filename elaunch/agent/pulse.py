@@ -11,7 +11,7 @@ from elaunch.agent.links import LinkWatch
 from elaunch.agent.ranks import Ranks
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import Clock
-from elaunch.controller.job import RunPhase
+from elaunch.controller.node_status import RunPhase
 from elaunch.progress import Heartbeat, RankProgress
 from elaunch.rendezvous.waiting import within
 

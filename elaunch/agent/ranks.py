@@ -14,7 +14,7 @@ from elaunch.agent import trees
 from elaunch.agent.spawner import STORE, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Start
-from elaunch.controller.job import RunPhase
+from elaunch.controller.node_status import RunPhase
 from elaunch.errors import StartError
 
 

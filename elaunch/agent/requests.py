@@ -10,11 +10,12 @@ import structlog
 
 from elaunch.agent import trees
 from elaunch.agent.evidence import show_stacks
+from elaunch.agent.injecting import ALLOWED, Injector
 from elaunch.agent.ranks import Ranks
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.witness import Witness
-from elaunch.controller.commands import Signal, Stacks
-from elaunch.controller.job import Answer
+from elaunch.controller.commands import Inject, Signal, Stacks
+from elaunch.controller.node_status import Answer
 
 KEPT = 64  # answers that the node's status holds,
 KEPT_ROOM = 512 << 10  # and the characters of all their texts
@@ -29,14 +30,21 @@ class Requests:
     ``witnesses`` gives the ranks that run.
     """
 
-    def __init__(self, ranks: Ranks, board: StatusBoard, witnesses: Callable[[], Sequence[Witness]]) -> None:
+    def __init__(
+        self,
+        ranks: Ranks,
+        board: StatusBoard,
+        witnesses: Callable[[], Sequence[Witness]],
+        injector: Injector | None = None,
+    ) -> None:
         self._ranks = ranks
         self._board = board
         self._witnesses = witnesses
+        self._injector = injector
         self._known: dict[str, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take(self, request: Signal | Stacks) -> None:
+    def take(self, request: Signal | Stacks | Inject) -> None:
         """Do it, unless it was done before."""
         if request.id in self._known:
             return
@@ -51,18 +59,28 @@ class Requests:
         for task in self._tasks:
             task.cancel()
 
-    async def _do(self, request: Signal | Stacks) -> None:
+    async def _do(self, request: Signal | Stacks | Inject) -> None:
         pids = self._ranks.pids
         wanted = {n: pid for n, pid in pids.items() if not request.ranks or n in request.ranks}
         here = self._ranks.generation
-        if here is None or here.start.generation != request.generation:
+        if isinstance(request, Inject) and (request.fault.inside or request.fault.what.target != "rank"):
+            self._inject(request, {})  # of no process that has to be there already
+        elif here is None or here.start.generation != request.generation:
             self._answer(request, False, f"generation {request.generation} does not run here")
         elif not wanted:
             self._answer(request, False, "no such rank runs here")
+        elif isinstance(request, Inject):
+            self._inject(request, wanted)
         elif isinstance(request, Signal):
             self._signal(request, wanted)
         else:
             await self._stacks(request, wanted)
+
+    def _inject(self, request: Inject, pids: dict[int, int]) -> None:
+        if self._injector is None:
+            self._answer(request, False, f"this node was not started with {ALLOWED}")
+        else:
+            self._answer(request, *self._injector.begin(request, pids))
 
     def _signal(self, request: Signal, pids: dict[int, int]) -> None:
         spawner = self._ranks.spawner.pid
@@ -85,7 +103,7 @@ class Requests:
             return
         self._answer(request, bool(witnesses), told or "no rank tells anything")
 
-    def _answer(self, request: Signal | Stacks, ok: bool, text: str) -> None:
+    def _answer(self, request: Signal | Stacks | Inject, ok: bool, text: str) -> None:
         text = text if len(text) <= ROOM else text[:ROOM] + "\n[... cut]"
         answers = (*self._board.now.answers, Answer(request.id, ok, text))
         self._board.update(answers=_newest(answers))

@@ -9,8 +9,9 @@ import struct
 from dataclasses import dataclass, field
 
 from elaunch.agent.traffic import Traffic
+from elaunch.beat_record import Beat
 from elaunch.progress import RankProgress
-from elaunch.progress_page import Beat, OpenSection, Page
+from elaunch.progress_page import OpenSection, Page
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NO_BEAT = Beat(0)

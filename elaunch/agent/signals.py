@@ -158,5 +158,7 @@ class SignalWatch:
             patience = self._patience
             if self._scheduled is not None and signum is self._warning:
                 patience = max(patience, time_left(self._scheduled, time.time()) + patience)
+            elif self._scheduled is not None:
+                patience = max(patience, self._scheduled.leave_seconds)
             await asyncio.sleep(patience + UNHEARD)
         leaver.resign(self.end(signum))

@@ -1,4 +1,4 @@
-"""Slurm's own commands, each with a time that it may take: Slurm's controller may be away."""
+"""A scheduler's own commands, each with a time that it may take: the scheduler's controller may be away."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 
@@ -75,6 +74,4 @@ class Starts:
             return
         self._logged.add(record.rank)
         values = {name: value for name, value in asdict(record).items() if name not in _QUIET and name != "job"}
-        # Too much for a person at a terminal, who has `elaunch status --ranks`.
-        say = self._log.info if os.environ.get("ELAUNCH_LOG_FORMAT") == "json" else self._log.debug
-        say("rank_started", **values)
+        self._log.info("rank_started", **values)

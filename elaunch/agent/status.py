@@ -6,7 +6,18 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
-from elaunch.controller.job import NodeStatus
+from elaunch.controller.node_status import NodeStatus, RunPhase
+
+_OF_NO_GENERATION: dict[str, Any] = {
+    "generation": 0,
+    "phase": RunPhase.NONE,
+    "exits": (),
+    "start_error": "",
+    "start_code": "",
+    "start_exit_code": 0,
+    "evidence": "",
+    "stacks": (),
+}
 
 
 class StatusBoard:
@@ -29,6 +40,10 @@ class StatusBoard:
             self._version += 1
             self._news.set()
             self._news = asyncio.Event()
+
+    def join(self, node_id: str) -> None:
+        """Be this node from now on: what was told of a generation was told by the one before."""
+        self.update(node_id=node_id, **_OF_NO_GENERATION)
 
     async def newer_than(self, version: int) -> tuple[int, NodeStatus]:
         """The status once it is newer than ``version`` (-1: at once), and its version."""

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from elaunch.errors import CheckpointRefusedError, DamagedCheckpointError, Elaun
 _FORMATS = (".pt", ".pth", ".safetensors")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run one command, the words after ``ckpt``; the exit code. Raises ElaunchError."""
     arguments = parse_ckpt(argv)
     if isinstance(sys.stdout, io.TextIOWrapper):

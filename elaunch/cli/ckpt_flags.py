@@ -42,6 +42,11 @@ def parse_ckpt(argv: Sequence[str]) -> argparse.Namespace:
     return arguments
 
 
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parsers of what all commands share, and of each."""
+    return {"ckpt": _overview(), **{f"ckpt {command}": _parser(command) for command in COMMANDS}}
+
+
 def _overview() -> argparse.ArgumentParser:
     lines = "\n".join(f"  {name:8} {text}" for name, text in COMMANDS.items())
     return _Parser(

@@ -8,17 +8,18 @@ import resource
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from elaunch.agent.options import EtcdAccess
 from elaunch.cli.endpoints import parse_endpoint, parse_endpoints
-from elaunch.cli.flags import SECURITY
 from elaunch.cli.parser import Values
 from elaunch.cli.rendezvous_conf import parse_access, parse_ttl
 from elaunch.cli.security import resolve_security
+from elaunch.cli.serving_flags import SECURITY, WEB
 from elaunch.controller.access import Security
 from elaunch.errors import UsageError
 from elaunch.rendezvous.addresses import own_address, owns
+from elaunch.web.options import WebOptions, parse_web
 
 T = TypeVar("T")
 DEFAULT_ETCD_PORT = 2379
@@ -40,6 +41,8 @@ class ControllerOptions:
     lease_ttl: int
     security: Security
     log_level: str
+    web: WebOptions | None = None
+    otel: bool = False
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         variable = flag.own_variable
         text = f"{flag.help}{f' (or {variable})' if variable else ''}"
         add("--" + flag.dest.replace("_", "-"), metavar=flag.metavar, help=text)
+    for flag in WEB:
+        action: dict[str, Any] = {"action": "store_true"} if flag.kind == "flag" else {"metavar": flag.metavar}
+        add("--" + flag.dest.replace("_", "-"), help=_of_controller(flag.help), **action)
     add("--log-level", default="info", choices=_LEVELS, help="(info)")
     return parser
 
@@ -93,7 +99,33 @@ def parse(arguments: Sequence[str], environ: Mapping[str, str]) -> ControllerOpt
         lease_ttl=_checked("--lease-ttl", given.lease_ttl, parse_ttl),
         security=_security(given, environ),
         log_level=given.log_level,
+        web=_web(given, environ),
+        otel=_otel(given, environ),
     )
+
+
+def _web(given: argparse.Namespace, environ: Mapping[str, str]) -> WebOptions | None:
+    if not given.web:
+        if given.web_actions:
+            raise UsageError("controller: --web-actions is for --web, which is not given")
+        return None
+    text = given.web_names or environ.get("ELAUNCH_WEB_NAMES", "")
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    return _checked("--web", given.web, lambda where: parse_web(where, given.web_actions, names))
+
+
+def _otel(given: argparse.Namespace, environ: Mapping[str, str]) -> bool:
+    if given.otel:
+        from elaunch.metrics.traces import check_traces
+
+        check_traces(environ)
+    return bool(given.otel)
+
+
+def _of_controller(text: str) -> str:
+    """An option's help where no node, but a controller serves."""
+    text = text.replace("the job's page and /metrics while this node leads", "a page of all jobs, and /metrics")
+    return text.replace(" while this node leads", "")
 
 
 def _security(given: argparse.Namespace, environ: Mapping[str, str]) -> Security:
@@ -119,9 +151,15 @@ def _reachable(host: str, etcd_host: str, etcd_port: int) -> str:
         raise UsageError(f"controller: no way to {etcd_host} from here ({error}); give --local-addr") from None
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Lead jobs until a signal ends it."""
-    options = parse(arguments[1:], os.environ)
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Its one parser."""
+    return {"controller": _parser()}
+
+
+def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Lead jobs until a signal ends it. Raises ElaunchError."""
+    options = parse(arguments, environ)
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC writes a line for each handshake that fails
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each node of each job is a connection
 
@@ -129,7 +167,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from elaunch.cli import output
 
-    output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"))
+    output.configure(options.log_level, environ.get(output.FORMAT_VARIABLE, output.AUTO))
     asyncio.run(_serve(options))
     return 0
 
@@ -143,22 +181,43 @@ async def _serve(options: ControllerOptions) -> None:
     from elaunch.clock import SystemClock
     from elaunch.controller.dedicated import Dedicated
     from elaunch.controller.server import ControlServer
+    from elaunch.controller.service import Service
+    from elaunch.metrics.traces import Traces
     from elaunch.rendezvous import addresses
+    from elaunch.rendezvous.waiting import cancelled
 
     structlog.get_logger().info("connecting", etcd=",".join(options.etcd), patience=_PATIENCE)
     store = open_store(options.etcd, options.access)
+    clock = SystemClock()
     server = ControlServer(options.security, NODES)
+    pages: asyncio.Task[None] | None = None
+    traces: Traces | None = None
     try:
         await store.check(timeout=_PATIENCE)
         port = await server.start(options.host, options.port)
         address = addresses.join(options.address, port)
-        leading = asyncio.ensure_future(Dedicated(store, server, address, options.lease_ttl, SystemClock()).run())
+        if options.otel:
+            traces = Traces(os.environ)
+            server.recovered = traces.recovered
+        url = ""
+        if options.web is not None:
+            from elaunch.web.serving import serve
+
+            url = options.web.url(options.address, options.security.tls is not None)
+            pages = asyncio.create_task(serve(options.web, store, server, clock, address=options.address))
+        service = Service(os.environ)
+        dedicated = Dedicated(store, server, address, options.lease_ttl, clock, url, service.ready)
+        leading = asyncio.ensure_future(dedicated.run())
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, leading.cancel)
-        await asyncio.wait({leading})
+        async with service.living():
+            await asyncio.wait({leading})
         if not leading.cancelled():
             leading.result()
     finally:
+        await cancelled(pages)
+        if traces is not None:
+            await asyncio.to_thread(traces.close)
         await server.stop()
         await store.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from elaunch.cli.flags import Flag
+from elaunch.cli.flag import Flag
 
 _TRUE = ("1", "true", "t", "yes", "y", "on")
 _FALSE = ("0", "false", "f", "no", "n", "off")

@@ -26,8 +26,8 @@ _COLUMN = 86  # characters of a line of text
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """The exit code. Raises ElaunchError."""
-    parser = operator_parser("elaunch doctor", _TEXT, _EPILOG, _arguments)
-    arguments = parser.parse_args([spelled(word) for word in argv])
+    arguments = parsers()["doctor"].parse_args([spelled(word) for word in argv])
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC writes a line for each handshake that fails
     try:
         return _host(arguments.json, environ) if arguments.job is None else asyncio.run(_job(arguments, environ))
     except BrokenPipeError:  # `elaunch doctor | head`
@@ -37,6 +37,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if arguments.json:
             print(json.dumps({"error": error.code, "text": str(error), "exit_code": error.exit_code}), flush=True)
         raise
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Its one parser."""
+    return {"doctor": operator_parser("elaunch doctor", _TEXT, _EPILOG, _arguments)}
 
 
 def _arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,70 +6,43 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from elaunch.controller.messages import unpack_run_phase, unpack_start
+from elaunch.controller import facts
+from elaunch.controller.status_messages import unpack_run_phase, unpack_start
 from elaunch.controller.survey import Overview
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.journal import Happening, Operation
-from elaunch.rendezvous.records import UNTOLD
 
 LAST_EVENTS = 8
+_ROW = (
+    *("job", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes"),
+    *("nodes", "ranks", "reason", "exit_code"),
+)
 Live = pb.StatusReply | str
 """What the leader says, or why it does not."""
 
 
 def job_row(seen: Overview, endpoints: str) -> dict[str, Any]:
     """One job as a document."""
-    state, spec = seen.state, seen.spec
-    low, high = _limits(seen)
-    return {
-        "job": seen.job,
-        "phase": seen.phase,
-        "generation": state.generation if state else 0,
-        "restart_count": state.restart_count if state else 0,
-        "max_restarts": spec.max_restarts if spec else None,
-        "min_nodes": low,
-        "max_nodes": high,
-        "nodes": len(seen.nodes),
-        "ranks": seen.plan.world_size if seen.plan and not seen.over else 0,
-        "reason": dataclasses.asdict(state.reason) if state else None,
-        "exit_code": state.exit_code if state and state.phase.final else None,
-        "etcd": endpoints,
-    }
-
-
-def _limits(seen: Overview) -> tuple[int | None, int | None]:
-    """The numbers of nodes that the job may have: an operator's, else the spec's."""
-    if seen.state and seen.state.max_nodes and not seen.over:
-        return seen.state.min_nodes, seen.state.max_nodes
-    return (seen.spec.min_nodes, seen.spec.max_nodes) if seen.spec else (None, None)
+    found = facts.stands(seen) | {"nodes": len(seen.nodes), "etcd": endpoints}
+    return {name: found[name] for name in (*_ROW, "etcd")}
 
 
 def status_document(seen: Overview, live: Live, lines: Sequence[Happening], now: float) -> dict[str, Any]:
     """All of ``elaunch status`` at ``now``, in wall-clock seconds."""
-    document = job_row(seen, "")
-    del document["etcd"]
-    return document | {
-        "budget_left": _budget_left(document),
+    found = facts.stands(seen) | {"nodes": None}
+    return {name: found[name] for name in (*_ROW, "budget_left")} | {
         **_live_part(live),
-        "leader": _leader_row(seen),
+        "leader": facts.leader(seen),
         "checkpoint": _checkpoint_row(seen, live, now),
-        "restored_step": seen.state.restored if seen.state and seen.state.restored != UNTOLD else None,
-        "suspect_steps": list(seen.state.history.suspects) if seen.state else [],
+        "restored_step": found["restored_step"],
+        "suspect_steps": found["suspect_steps"],
         "nodes": [_node_row(seen, node, live) for node in seen.nodes],
         "drained": [dataclasses.asdict(d) for d in seen.state.drained] if seen.state else [],
         "commands": [operation_document(seen.job, operation) for operation in seen.operations],
         "events": [dataclasses.asdict(line) for line in lines[-LAST_EVENTS:]],
         "live": not isinstance(live, str),
-        "live_error": live if isinstance(live, str) and not seen.over else None,
+        "live_error": facts.unheard(live, seen),
     }
-
-
-def _leader_row(seen: Overview) -> dict[str, Any] | None:
-    leader = seen.leader
-    if leader is None:
-        return None
-    host = next((node.host for node in seen.nodes if node.node_id == leader.node_id), None)
-    return {"node_id": leader.node_id, "host": host, "address": leader.address, "epoch": seen.epoch}
 
 
 def _checkpoint_row(seen: Overview, live: Live, now: float) -> dict[str, Any] | None:
@@ -86,8 +59,7 @@ def _checkpoint_row(seen: Overview, live: Live, now: float) -> dict[str, Any] | 
     if isinstance(live, str) or not live.HasField("checkpoint") or seen.over:
         return row
     told = live.checkpoint
-    lost_steps = told.lost_steps if told.lost_steps >= 0 else None
-    lost = {"lost_seconds": round(told.lost_seconds, 3), "lost_steps": lost_steps}
+    lost = {"lost_seconds": round(told.lost_seconds, 3), "lost_steps": facts.step(told.lost_steps)}
     return row | {"age_seconds": round(told.age_seconds, 3)} | lost
 
 
@@ -96,9 +68,9 @@ def _rank_row(line: pb.RankLine) -> dict[str, Any]:
         "rank": line.rank,
         "node_id": line.node_id,
         "pid": line.pid,
-        "step": line.step if line.step >= 0 else None,
+        "step": facts.step(line.step),
         "step_seconds": round(line.step_seconds, 3) if line.step >= 0 else None,
-        "beat_seconds": round(line.beat_seconds, 3) if line.beat_seconds >= 0 else None,
+        "beat_seconds": facts.age(line.beat_seconds),
         "state": line.state,
         "where": line.where,
         "section": line.section,
@@ -126,23 +98,11 @@ def _live_part(live: Live) -> dict[str, Any]:
     if isinstance(live, str):
         return {}
     return {
-        "phase": live.phase,
-        "generation": live.generation,
-        "restart_count": live.restart_count,
-        "reason": {"code": live.code, "text": live.reason},
-        "waiting_for": live.waiting_for or None,
-        "phase_seconds": round(live.phase_seconds, 3),
-        "budget_left": live.budget_left,
+        **facts.now(live),
         "rank_progress": [_rank_row(line) for line in live.ranks],
         "ports": [_port_row(line) for line in live.ports],
         "refused": dict(live.refused),
     }
-
-
-def _budget_left(document: dict[str, Any]) -> int | None:
-    if document["max_restarts"] is None:
-        return None
-    return max(0, int(document["max_restarts"]) - int(document["restart_count"]))
 
 
 def _node_row(seen: Overview, node: Any, live: Live) -> dict[str, Any]:
@@ -161,7 +121,7 @@ def _node_row(seen: Overview, node: Any, live: Live) -> dict[str, Any]:
     line = None if isinstance(live, str) else next((n for n in live.nodes if n.node_id == node.node_id), None)
     if line is not None:
         row["phase"] = unpack_run_phase(line.phase).value
-        row["heard_seconds"] = round(line.heard_seconds, 3) if line.heard_seconds >= 0 else None
+        row["heard_seconds"] = facts.age(line.heard_seconds)
         row["ranks"] = [line.rank0, line.rank0 + line.slots - 1] if line.rank0 >= 0 else None
         row["note"] = line.note if line.attached else "; ".join(filter(None, ["no stream", line.note]))
     return row

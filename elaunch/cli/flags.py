@@ -2,52 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-from elaunch.topology.binding import CPU_BINDINGS
-
-Kind = Literal["text", "integer", "number", "flag", "choice", "list"]
+from elaunch.cli.binding_flags import BINDING
+from elaunch.cli.flag import Flag
+from elaunch.cli.serving_flags import SECURITY, WEB
 
 START_METHODS = ("spawn", "fork", "forkserver")
 NUMA_BINDINGS = ("node", "socket", "exclusive", "core-complex")
-PROBE_MODES = ("auto", "off")
 START_MODES = ("warm", "exec")
 ON_FAILURE = ("restart", "stop")
 ON_LINK_FAULT = ("report", "redistribute", "restart")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-
-
-@dataclass(frozen=True, slots=True)
-class Flag:
-    """One option. ``dest`` is its long name with underscores; ``env``: ``PET_<DEST>`` can set it.
-
-    ``own_variable`` is one more that can, for what all commands share.
-    """
-
-    dest: str
-    help: str
-    kind: Kind = "text"
-    default: str | int | float | bool | tuple[str, ...] | None = None
-    short: str | None = None
-    choices: tuple[str, ...] = ()
-    metavar: str | None = None
-    env: bool = True
-    ours: bool = False
-    own_variable: str | None = None
-
-    @property
-    def spellings(self) -> tuple[str, ...]:
-        """Both ``--a-b`` and ``--a_b``, after the short form."""
-        dashed = "--" + self.dest.replace("_", "-")
-        both = (dashed, "--" + self.dest) if "_" in self.dest else (dashed,)
-        return (self.short, *both) if self.short else both
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """The environment variables that stand in for the option; the first that is set counts."""
-        pet = (f"PET_{self.dest.upper()}",) if self.env else ()
-        return (*pet, self.own_variable) if self.own_variable else pet
 
 
 SIZE = (
@@ -93,52 +57,6 @@ PROGRAM = (
         False,
         ours=True,
     ),
-)
-
-BINDING = (
-    Flag(
-        "nic_policy",
-        "ports of each rank: auto, local, all, or a map 0=mlx5_0,mlx5_1;1=mlx5_2",
-        default="auto",
-        metavar="auto|local|all|MAP",
-        ours=True,
-    ),
-    Flag("nic_map", "lines 'RANK-OR-DEVICE = NIC,...', before any policy", metavar="FILE", ours=True),
-    Flag("exclude_nic", "NICs, ports or interfaces that no rank gets", "list", (), metavar="NAME,...", ours=True),
-    Flag("rails", "how many rails there are (default: as the ports show)", "integer", metavar="N", ours=True),
-    Flag("nics_per_rank", "ports per rank (default: as the policy says)", "integer", metavar="N", ours=True),
-    Flag("nic_bandwidth", "what each rank should have; less is told", "number", metavar="GBITS", ours=True),
-    Flag(
-        "cpu_bind",
-        "CPUs and memory of each rank: those near its device, or cores of its own there",
-        "choice",
-        "none",
-        choices=CPU_BINDINGS,
-        ours=True,
-    ),
-    Flag(
-        "device_map",
-        "devices by local rank: index, PCI address or UUID",
-        "list",
-        (),
-        metavar="DEVICE,...",
-        ours=True,
-    ),
-    Flag(
-        "topology",
-        "a description of this machine: NCCL's or hwloc's XML, nvidia-smi topo -m, a captured /sys",
-        metavar="FILE",
-        ours=True,
-    ),
-    Flag(
-        "probe",
-        "before the first start see whether the nodes' interfaces reach each other: where there are several, or never",
-        "choice",
-        "auto",
-        choices=PROBE_MODES,
-        ours=True,
-    ),
-    Flag("allow_asymmetry", "nodes may differ in their devices and NICs", "flag", False, ours=True),
 )
 
 STOPPING = (
@@ -230,34 +148,10 @@ RECOVERY = (
         choices=ON_LINK_FAULT,
         ours=True,
     ),
+    Flag("allow_injection", "let operators inject faults into the job (elaunch inject)", "flag", False, ours=True),
     Flag("fixed_world", "the program needs the world that it began with: refuse another", "flag", False, ours=True),
     Flag("slurm_drain", "under Slurm: have hosts that fail drained, with the reason", "flag", False, ours=True),
     Flag("spares", "nodes beyond the wanted number that wait for one to fail", "integer", 0, metavar="N", ours=True),
-)
-
-SECURITY = (
-    Flag(
-        "tls_cert",
-        "this job's certificate, for DNS:elaunch",
-        metavar="FILE",
-        ours=True,
-        own_variable="ELAUNCH_TLS_CERT",
-    ),
-    Flag("tls_key", "the key to it", metavar="FILE", ours=True, own_variable="ELAUNCH_TLS_KEY"),
-    Flag(
-        "tls_ca",
-        "the authority that signed it, and must have signed those of all peers",
-        metavar="FILE",
-        ours=True,
-        own_variable="ELAUNCH_TLS_CA",
-    ),
-    Flag(
-        "token_file",
-        "tokens and their roles: agent, operator, viewer",
-        metavar="FILE",
-        ours=True,
-        own_variable="ELAUNCH_TOKEN_FILE",
-    ),
 )
 
 LOGS = (
@@ -287,6 +181,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "restarting and stopping": STOPPING,
     "faults": RECOVERY,
     "security": SECURITY,
+    "page and metrics": WEB,
     "logs": LOGS,
 }
 FLAGS: dict[str, Flag] = {flag.dest: flag for group in GROUPS.values() for flag in group}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from elaunch.cli.operator_names import OPERATOR_COMMANDS
-from elaunch.cli.options import parse
-from elaunch.cli.parser import HINT
+from elaunch.cli.commands import COMMANDS
 from elaunch.errors import ElaunchError, StartError
 
-Command = Callable[[Sequence[str]], int]
-_SILENT_GRPC = ("GRPC_VERBOSITY", "NONE")  # else it writes a line for each handshake that fails
+if TYPE_CHECKING:
+    from elaunch.agent.options import LaunchOptions
+    from elaunch.agent.outcome import Outcome
+
 _NO_THREAD = "can't start new thread"  # how Python words it
 _PATIENCE = 10.0  # seconds for a reader to take the last words
 
@@ -21,9 +22,8 @@ _PATIENCE = 10.0  # seconds for a reader to take the last words
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code: see docs/exit-codes.md."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command = COMMANDS.get(arguments[0], launch) if arguments else _hint
     try:
-        return command(arguments)
+        return _run(arguments)
     except ElaunchError as error:
         return _complain(" ".join(str(error).splitlines()), error.exit_code)
     except OSError as error:  # a full disk, a limit on open files: the machine's, wherever it was met
@@ -38,23 +38,50 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
 
 
+def _run(arguments: Sequence[str]) -> int:
+    if not arguments:
+        from elaunch.cli.parser import HINT
+
+        return _complain(f"no script given; {HINT}", 2)
+    command = COMMANDS.get(arguments[0])
+    return launch(arguments) if command is None else command.run(arguments[1:], os.environ)
+
+
 def launch(arguments: Sequence[str]) -> int:
     """Start a job's ranks on this node, and stay until they are done."""
+    options, outcome = conduct(arguments)
+
+    from elaunch.agent.console import own_words
+    from elaunch.cli import report
+
+    if outcome.failures:
+        own_words(_PATIENCE).write(
+            report.render(options.program.target, outcome.failures, failed=outcome.failed) + "\n"
+        )
+    elif outcome.exit_code:
+        return _complain(outcome.reason, outcome.exit_code)
+    return outcome.exit_code
+
+
+def conduct(arguments: Sequence[str]) -> tuple[LaunchOptions, Outcome]:
+    """Run this node's part of the job that the command line asks for, and how that ended. Raises ElaunchError."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until the agent handles it: an early Ctrl-C needs no traceback
+    from elaunch.cli.options import parse
+
     options = parse(arguments, os.environ)
 
     import asyncio
 
-    from elaunch.agent.console import hold_standard_streams, own_words
+    from elaunch.agent.console import hold_standard_streams
     from elaunch.agent.orphans import leave_no_orphan
-    from elaunch.cli import output, report
+    from elaunch.cli import output
 
     with output.silent_grpc(os.environ):
         from elaunch.agent.agent import run_agent
 
     hold_standard_streams()
-    log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, "console"), job=options.job)
+    log = output.configure(options.log_level, os.environ.get(output.FORMAT_VARIABLE, output.AUTO), job=options.job)
     for warning in options.warnings:
         log.warning("option", text=warning)
     try:
@@ -63,15 +90,7 @@ def launch(arguments: Sequence[str]) -> int:
         leave_no_orphan(options.scheduled, error.exit_code)
         raise
     leave_no_orphan(options.scheduled, outcome.exit_code)
-    if outcome.failures:
-        own_words(_PATIENCE).write(report.render(options.program.target, outcome.failures) + "\n")
-    elif outcome.exit_code:
-        return _complain(outcome.reason, outcome.exit_code)
-    return outcome.exit_code
-
-
-def _hint(_: Sequence[str]) -> int:
-    return _complain(f"no script given; {HINT}", 2)
+    return options, outcome
 
 
 def _complain(line: str, exit_code: int) -> int:
@@ -79,59 +98,3 @@ def _complain(line: str, exit_code: int) -> int:
 
     own_words(_PATIENCE).write(f"elaunch: error: {line}\n")
     return exit_code
-
-
-def operate(arguments: Sequence[str]) -> int:
-    """A command for a job that runs."""
-    from elaunch.cli.operator import main as command
-
-    os.environ.setdefault(*_SILENT_GRPC)
-    return command(arguments, os.environ)
-
-
-def lead(arguments: Sequence[str]) -> int:
-    """A controller of many jobs."""
-    from elaunch.cli.controller import run
-
-    os.environ.setdefault(*_SILENT_GRPC)
-    return run(arguments)
-
-
-def look_after_checkpoints(arguments: Sequence[str]) -> int:
-    """A command for a checkpoint directory."""
-    from elaunch.cli.ckpt import run
-
-    return run(arguments[1:])
-
-
-def show_topology(arguments: Sequence[str]) -> int:
-    """What this machine, or another, is made of."""
-    from elaunch.cli.topo import run
-
-    return run(arguments[1:], os.environ)
-
-
-def examine(arguments: Sequence[str]) -> int:
-    """What is wrong with this host, or between a job's."""
-    from elaunch.cli.doctor import run
-
-    os.environ.setdefault(*_SILENT_GRPC)
-    return run(arguments[1:], os.environ)
-
-
-def speak_to_slurm(arguments: Sequence[str]) -> int:
-    """Batch scripts, and what they need."""
-    from elaunch.cli.slurm import run
-
-    return run(arguments[1:], os.environ)
-
-
-COMMANDS: dict[str, Command] = {
-    **dict.fromkeys(OPERATOR_COMMANDS, operate),
-    "controller": lead,
-    "ckpt": look_after_checkpoints,
-    "topo": show_topology,
-    "doctor": examine,
-    "slurm": speak_to_slurm,
-}
-"""What may stand in the script's place. A script of that name is run as ``./name``."""

@@ -19,18 +19,18 @@ from elaunch.cli.operator_flags import parse_operator
 from elaunch.errors import CommandRefusedError, ElaunchError, EndpointUnreachableError, NoSuchJobError
 
 
-def main(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Run one command, ``argv[0]``; the exit code. Raises ElaunchError."""
     arguments = parse_operator(argv)
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else gRPC writes of connections that end, in the midst of ours
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    run = {"ps": _ps, "status": _status, "events": _events}.get(arguments.command, _command)
+    carry_out = {"ps": _ps, "status": _status, "events": _events, "top": _top}.get(arguments.command, _command)
     try:
-        return asyncio.run(run(arguments, environ))
+        return asyncio.run(carry_out(arguments, environ))
     except ElaunchError as error:
         if arguments.json:
-            _print_json({"error": error.code, "text": str(error), "exit_code": error.exit_code})
+            print_json({"error": error.code, "text": str(error), "exit_code": error.exit_code})
         raise
     except BrokenPipeError:  # `elaunch events -f | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -56,7 +56,7 @@ async def _ps(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
                 raise
             silent.append(",".join(place.endpoints))
     if arguments.json:
-        _print_json([documents.job_row(seen, endpoints) for seen, endpoints in found])
+        print_json([documents.job_row(seen, endpoints) for seen, endpoints in found])
     else:
         print(show.jobs(found, silent), flush=True)
     return 0
@@ -77,10 +77,16 @@ async def _status(arguments: argparse.Namespace, environ: Mapping[str, str]) -> 
         if seen.leader is not None and seen.leader.address and not seen.over:
             live = await live_status(seen.leader, arguments.job, security, 3.0)
     if arguments.json:
-        _print_json(documents.status_document(seen, live, lines, time.time()))
+        print_json(documents.status_document(seen, live, lines, time.time()))
     else:
         print(show.status(seen, live, lines, time.time(), ranks=arguments.ranks), flush=True)
     return 0
+
+
+async def _top(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
+    from elaunch.cli.top import run
+
+    return await run(arguments, environ)
 
 
 async def _events(arguments: argparse.Namespace, environ: Mapping[str, str]) -> int:
@@ -157,7 +163,7 @@ async def _one(store: Any, job: str, arguments: argparse.Namespace, tokens: Any)
         after = await outcome(store, job, asked, wait)
     error = verdict(job, after, wait)
     if arguments.json:
-        _print_json(documents.operation_document(job, after))
+        print_json(documents.operation_document(job, after))
     elif error is None:
         print(show.operation(job, after), flush=True)
     return error
@@ -216,5 +222,5 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-def _print_json(document: Any) -> None:
+def print_json(document: Any) -> None:
     print(json.dumps(document), flush=True)

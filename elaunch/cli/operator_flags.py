@@ -8,8 +8,8 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from elaunch.cli.flags import SECURITY
 from elaunch.cli.operator_names import OPERATOR_COMMANDS
+from elaunch.cli.serving_flags import SECURITY
 from elaunch.errors import UsageError
 
 _EPILOG = (
@@ -27,11 +27,19 @@ class _Parser(argparse.ArgumentParser):
 def parse_operator(argv: Sequence[str]) -> argparse.Namespace:
     """``argv`` with the command in front. Raises UsageError; SystemExit(0) after ``--help``."""
     command, *rest = argv
-    text = OPERATOR_COMMANDS[command]
-    parser = operator_parser(f"elaunch {command}", f"{text[0].upper()}{text[1:]}.", _EPILOG, _ARGUMENTS[command])
-    arguments = parser.parse_args([spelled(word) for word in rest])
+    arguments = _parser(command).parse_args([spelled(word) for word in rest])
     arguments.command = command
     return arguments
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """The parser of each command."""
+    return {command: _parser(command) for command in OPERATOR_COMMANDS}
+
+
+def _parser(command: str) -> argparse.ArgumentParser:
+    text = OPERATOR_COMMANDS[command]
+    return operator_parser(f"elaunch {command}", f"{text[0].upper()}{text[1:]}.", _EPILOG, _ARGUMENTS[command])
 
 
 def spelled(word: str) -> str:
@@ -61,26 +69,38 @@ def _none(parser: argparse.ArgumentParser) -> None:
     return
 
 
-def _job(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("job", metavar="JOB", help="the job's --rdzv-id")
+def job_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", type=_job, metavar="JOB", help="the job's --rdzv-id")
+
+
+def _job(text: str) -> str:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected the job's --rdzv-id")
+    return text
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
-    _job(parser)
+    job_argument(parser)
     parser.add_argument("--ranks", action="store_true", help="a row for each rank: how it was started, and what it has")
 
 
+def _top(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", nargs="?", metavar="JOB", help="the job's --rdzv-id (all of them)")
+    parser.add_argument("--plain", action="store_true", help="a line for each change, as where there is no terminal")
+    parser.add_argument("--interval", type=seconds, default=1.0, metavar="SECONDS", help="between two looks (1)")
+
+
 def _events(parser: argparse.ArgumentParser) -> None:
-    _job(parser)
+    job_argument(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
 
 
 def _command(parser: argparse.ArgumentParser) -> None:
-    _job(parser)
-    _answer(parser)
+    job_argument(parser)
+    reason_and_timeout(parser)
 
 
-def _answer(parser: argparse.ArgumentParser) -> None:
+def reason_and_timeout(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", metavar="TEXT", help="why, for the job's events")
     parser.add_argument(
         "--timeout", type=seconds, default=60.0, metavar="SECONDS", help="wait so long until it is through (60)"
@@ -106,13 +126,13 @@ def _restart(parser: argparse.ArgumentParser) -> None:
 def _node(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("node", metavar="NODE", help="a host, or a node's id")
     parser.add_argument("--job", metavar="JOB", help="in this job only (all that have the node)")
-    _answer(parser)
+    reason_and_timeout(parser)
 
 
 def _scale(parser: argparse.ArgumentParser) -> None:
-    _job(parser)
+    job_argument(parser)
     parser.add_argument("size", type=_size, metavar="MIN:MAX", help="as in --nnodes")
-    _answer(parser)
+    reason_and_timeout(parser)
 
 
 def _stacks(parser: argparse.ArgumentParser) -> None:
@@ -121,9 +141,9 @@ def _stacks(parser: argparse.ArgumentParser) -> None:
 
 
 def _signal(parser: argparse.ArgumentParser) -> None:
-    _job(parser)
-    parser.add_argument("signal", type=_signum, metavar="SIG", help="a name or a number: USR1, SIGUSR1, 10")
-    _answer(parser)
+    job_argument(parser)
+    parser.add_argument("signal", type=signal_number, metavar="SIG", help="a name or a number: USR1, SIGUSR1, 10")
+    reason_and_timeout(parser)
     _rank(parser)
 
 
@@ -152,7 +172,7 @@ def _size(text: str) -> tuple[int, int]:
         raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
 
 
-def _signum(text: str) -> int:
+def signal_number(text: str) -> int:
     name = text.upper() if text.upper().startswith("SIG") else f"SIG{text.upper()}"
     if name in signal.Signals.__members__:
         return int(signal.Signals[name])
@@ -164,6 +184,7 @@ def _signum(text: str) -> int:
 _ARGUMENTS: dict[str, Any] = {
     "ps": _none,
     "status": _status,
+    "top": _top,
     "events": _events,
     "abort": _abort,
     "restart": _restart,

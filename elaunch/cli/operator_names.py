@@ -5,6 +5,7 @@ from __future__ import annotations
 OPERATOR_COMMANDS = {
     "ps": "list the jobs",
     "status": "what a job does now: phase, generation, nodes, commands",
+    "top": "jobs as they are, live",
     "events": "what has happened to a job",
     "abort": "stop a job for good",
     "restart": "stop the ranks and start them again; not charged to --max-restarts",

@@ -15,6 +15,7 @@ from elaunch.cli.recovery import recovery
 from elaunch.cli.rendezvous_conf import parse_conf
 from elaunch.cli.security import open_etcd, resolve_security
 from elaunch.cli.settings import checked
+from elaunch.cli.within_kubernetes import within_kubernetes
 from elaunch.cli.within_slurm import within_slurm
 
 
@@ -25,6 +26,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
     ``--help`` and ``--version``.
     """
     values, here, scheduled = within_slurm(read(argv, environ), environ)
+    pod_warnings: tuple[str, ...] = ()
+    if here is None:
+        pod = within_kubernetes(values, environ)
+        values, scheduled, pod_warnings = pod.values, pod.scheduled, pod.warnings
     program = resolve_program(values, environ)
     nodes = settings.nodes(values)
     conf, conf_rank = checked(values, "rdzv_conf", parse_conf, environ)
@@ -59,6 +64,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         binding=binding,
         allow_asymmetry=values["allow_asymmetry"],
         probe=values["probe"],
+        allow_injection=values["allow_injection"],
         start_check=not values["no_start_check"],
         signals=checked(values, "signals_to_handle", settings.parse_signals),
         shutdown_timeout=settings.shutdown_timeout(values, environ),
@@ -67,5 +73,14 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> LaunchOptions:
         log_level=settings.log_level(values, environ),
         security=security,
         scheduled=scheduled,
-        warnings=(*meeting.warnings, *start_warnings, *binding_warnings, *open_etcd(security, meeting, nodes[1])),
+        place=settings.place(environ),
+        web=settings.web(values),
+        warnings=(
+            *pod_warnings,
+            *meeting.warnings,
+            *start_warnings,
+            *binding_warnings,
+            *open_etcd(security, meeting, nodes[1]),
+        ),
+        otel=settings.otel(values, environ),
     )

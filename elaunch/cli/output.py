@@ -1,4 +1,4 @@
-"""What elaunch itself says, on stderr: short lines for people, JSON lines for collectors."""
+"""What elaunch itself says, on stderr: short lines for people at a terminal, JSON lines elsewhere, for collectors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from elaunch.errors import UsageError
 
 _GRPC_LEVEL = "GRPC_VERBOSITY"
 FORMAT_VARIABLE = "ELAUNCH_LOG_FORMAT"
+AUTO = "auto"  # short lines at a terminal, JSON elsewhere
+_FOR_COLLECTORS = ("rank_started",)  # a line for each rank: too much for a person, who has `elaunch status --ranks`
 _SECRET = ("password", "token", "secret")
 _COLOURS = {
     "debug": "\033[2m",
@@ -32,16 +34,17 @@ def configure(
 ) -> structlog.typing.FilteringBoundLogger:
     """Set structlog up for this process, with ``context`` on every line, and return a logger.
 
-    Raises UsageError unless ``form`` is ``console`` or ``json``.
+    Raises UsageError unless ``form`` is ``auto``, ``console`` or ``json``.
     """
     target = stream or own_words()
+    form = chosen(form, target)
     renderer: structlog.typing.Processor
     if form == "json":
         renderer = structlog.processors.JSONRenderer(default=str)
     elif form == "console":
         renderer = _Console(colour=target.isatty())
     else:
-        raise UsageError(f"{FORMAT_VARIABLE}={form}: expected console or json")
+        raise UsageError(f"{FORMAT_VARIABLE}={form}: expected auto, console or json")
     structlog.contextvars.clear_contextvars()
     bind(**context)
     structlog.configure(
@@ -51,6 +54,7 @@ def configure(
             structlog.processors.TimeStamper("iso" if form == "json" else "%H:%M:%S", utc=form == "json"),
             structlog.processors.format_exc_info,
             hide_secrets,
+            *([] if form == "json" or level.lower() == "debug" else [_leave_to_collectors]),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
@@ -59,6 +63,19 @@ def configure(
     )
     logger: structlog.typing.FilteringBoundLogger = structlog.get_logger()
     return logger
+
+
+def chosen(form: str, target: Writable) -> str:
+    """What ``auto`` means for ``target``; else ``form`` as it is."""
+    if form != AUTO:
+        return form
+    return "console" if target.isatty() else "json"
+
+
+def _leave_to_collectors(_: Any, __: str, event: Event) -> Event:
+    if event.get("event") in _FOR_COLLECTORS:
+        raise structlog.DropEvent
+    return event
 
 
 @contextmanager
@@ -109,6 +126,7 @@ class _Console:
     def __call__(self, _: Any, __: str, event: Event) -> str:
         level, name, time = (str(event.pop(key, "")) for key in ("level", "event", "timestamp"))
         text, trace = event.pop("text", None), event.pop("exception", None)
+        event.pop("traceback", None)  # the rank has printed it, and the report at the end has it
         event.pop("job", None)  # a person at a terminal knows it
         more = " ".join(f"{key}={value}" for key, value in sorted(event.items()))
         shown = f"{_COLOURS.get(level, '')}{level}{_PLAIN}" if self._colour else level

@@ -11,20 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from elaunch import __version__
+from elaunch.cli.commands import COMMANDS
 from elaunch.cli.convert import convert
-from elaunch.cli.flags import FLAGS, GROUPS, START_METHODS, Flag
-from elaunch.cli.operator_names import OPERATOR_COMMANDS
+from elaunch.cli.flag import Flag
+from elaunch.cli.flags import FLAGS, GROUPS, START_METHODS
 from elaunch.errors import UsageError
 
 HINT = "usage: elaunch [OPTIONS] SCRIPT [ARGS...]; elaunch --help shows the options"
 _USAGE = "elaunch [OPTIONS] SCRIPT [ARGS...]"
 _EPILOG = (
-    f"Commands for a job that runs stand in SCRIPT's place: {', '.join(OPERATOR_COMMANDS)} (elaunch ps --help; a "
-    "script of such a name is run as ./NAME). elaunch controller leads jobs from a host of its own, elaunch "
-    "ckpt looks after checkpoints, elaunch topo shows a machine and what its ranks get, elaunch "
-    "doctor says what is wrong with it, elaunch slurm writes batch scripts. Options come before SCRIPT; "
-    "what follows it is the script's own. An option can also be given as an environment variable, PET_ and its name in "
+    "A command stands in SCRIPT's place; elaunch COMMAND --help tells more. A script of such a name is run as ./NAME. "
+    "Options come before SCRIPT; what follows it is the script's own. "
+    "An option can also be given as an environment variable, PET_ and its name in "
     "capitals (PET_MAX_RESTARTS=3); the command line wins. "
     "Underscores are read as dashes (--max_restarts), and unambiguous prefixes as what they begin."
 )
@@ -61,6 +59,14 @@ class Help(argparse.HelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
+    def format_help(self) -> str:
+        """As argparse has it, with the commands between the options and the epilog."""
+        text, epilog = super().format_help(), self.epilog or ""
+        formatter = self._get_formatter()
+        formatter.add_text(epilog)
+        last = formatter.format_help()
+        return text.removesuffix(last) + _commands() + last
+
     def error(self, message: str) -> NoReturn:
         raise UsageError(message.removeprefix("argument ").replace("\n", " "))
 
@@ -90,6 +96,30 @@ class _Parser(argparse.ArgumentParser):
         return matches[0][0] if len(matches) == 1 else None
 
 
+class _Version(argparse.Action):
+    """Shows them, and ends."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **more: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, **more)
+
+    def __call__(self, *_: Any) -> NoReturn:
+        from elaunch.cli.version import show
+
+        show()
+        raise SystemExit(0)
+
+
+def _commands() -> str:
+    """The table of commands, for the help."""
+    width = max(map(len, COMMANDS))
+    lines: list[str] = []
+    for group in dict.fromkeys(command.group for command in COMMANDS.values()):
+        lines.append(f"commands: {group}")
+        lines += [f"  {c.name:{width}}  {c.help}" for c in COMMANDS.values() if c.group == group]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
 def build_parser() -> _Parser:
     """The parser of the options before the script. It leaves out what was not given."""
     parser = _Parser(
@@ -100,7 +130,7 @@ def build_parser() -> _Parser:
         argument_default=argparse.SUPPRESS,
         formatter_class=Help,
     )
-    parser.add_argument("--version", action="version", version=f"elaunch {__version__}")
+    parser.add_argument("--version", action=_Version, help="show the versions that a bug report needs")
     for title, flags in GROUPS.items():
         group = parser.add_argument_group(title)
         for flag in flags:

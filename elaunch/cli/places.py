@@ -11,10 +11,10 @@ from elaunch.agent.local_jobs import local_jobs
 from elaunch.agent.options import EtcdAccess
 from elaunch.agent.store import open_store, tls_access, with_password
 from elaunch.cli.endpoints import parse_endpoints
-from elaunch.cli.flags import SECURITY
 from elaunch.cli.parser import Values
 from elaunch.cli.rendezvous_conf import parse_conf
 from elaunch.cli.security import resolve_security
+from elaunch.cli.serving_flags import SECURITY
 from elaunch.controller.access import Security
 from elaunch.errors import NoSuchJobError, UsageError
 from elaunch.rendezvous.etcd import EtcdStore
@@ -58,8 +58,8 @@ def places(arguments: argparse.Namespace, environ: Mapping[str, str], job: str |
             found[Place(local.endpoints, asked or with_password(local.access, environ))] = None
     if not found and job is not None:
         raise NoSuchJobError(
-            f"no agent of yours runs job {job!r} on this host; elaunch ps lists those that do,"
-            " --rdzv-endpoint=HOST:PORT names the etcd of one that runs elsewhere"
+            f"no agent of yours runs job {job!r} on this host: it is over, or runs elsewhere; elaunch ps lists those"
+            " that are here, --rdzv-endpoint=HOST:PORT names the etcd of another"
         )
     return list(found)
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 from elaunch.agent.options import StartMode
 from elaunch.agent.program import Kind, Program
+from elaunch.cli.commands import COMMANDS
 from elaunch.cli.modules import missing_module
-from elaunch.cli.operator_names import OPERATOR_COMMANDS
 from elaunch.cli.parser import HINT, Values
 from elaunch.cli.spelling import suggestion
 from elaunch.errors import UsageError
@@ -43,7 +43,7 @@ def _kind(values: Values) -> Kind:
 
 def _check_script(path: str) -> None:
     if not os.path.exists(path):
-        meant = suggestion(path, [*OPERATOR_COMMANDS, "controller", "doctor"])
+        meant = suggestion(path, list(COMMANDS))
         raise UsageError(f"script {path}: no such file (seen from {os.getcwd()}){f'; {meant}' if meant else ''}")
     if os.path.isdir(path) and not os.path.isfile(os.path.join(path, "__main__.py")):
         raise UsageError(f"script {path}: is a folder without a __main__.py")

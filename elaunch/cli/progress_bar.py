@@ -14,6 +14,12 @@ _WIDTH = 24
 _EVERY = 0.1  # seconds between two drawings
 
 
+def bar(part: float, width: int = _WIDTH) -> str:
+    """``[######......]`` for a part of the whole, from 0 to 1: the one look of all long work."""
+    filled = int(min(max(part, 0.0), 1.0) * width)
+    return f"[{'#' * filled}{'.' * (width - filled)}]"
+
+
 class ProgressBar:
     """Counts up to ``whole`` bytes. To be used in ``with``: the bar is wiped away in the end."""
 
@@ -44,10 +50,8 @@ class ProgressBar:
 
     def _line(self) -> str:
         part = min(self._done / self._whole, 1.0) if self._whole else 1.0
-        filled = int(part * _WIDTH)
         rate = self._done / max(self._drawn - self._began, 1e-9)
-        bar = "#" * filled + "." * (_WIDTH - filled)
-        return f"{self._name} [{bar}] {part:4.0%}  {size(self._done)} of {size(self._whole)}, {size(rate)}/s"
+        return f"{self._name} {bar(part)} {part:4.0%}  {size(self._done)} of {size(self._whole)}, {size(rate)}/s"
 
     def _write(self, line: str) -> None:
         self._stream.write("\r" + line.ljust(self._length))

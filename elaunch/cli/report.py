@@ -13,14 +13,17 @@ _NONE = "<N/A>"
 _NO_TRACEBACK = "To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html"
 
 
-def render(name: str, failures: Sequence[RankFailure], shown: int = 16) -> str:
-    """The report of ``failures``, at least one. Of those after the first, ``shown`` are written out."""
+def render(name: str, failures: Sequence[RankFailure], shown: int = 16, failed: int = 0) -> str:
+    """The report of ``failures``, at least one. Of those after the first, ``shown`` are written out.
+
+    ``failed`` is how many ranks failed where that is more than are known here.
+    """
     first, *others = sorted(failures, key=lambda failure: (failure.time, failure.rank))
     title = f"{name} FAILED"
     root = _failure(0, first)
     blocks = [_failure(index, failure) for index, failure in enumerate(others[:shown], start=1)]
-    if len(others) > shown:
-        blocks.append(f"  ... and {len(others) - shown} more ranks")
+    if (more := max(failed, len(failures)) - 1 - len(blocks)) > 0:
+        blocks.append(f"  ... and {more} more ranks")
     width = min(_WIDTH, max(len(line) for text in (title, root, *blocks) for line in text.splitlines()))
     return "\n".join(
         (

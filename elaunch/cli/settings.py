@@ -15,7 +15,9 @@ from elaunch.cli.flags import LOG_LEVELS
 from elaunch.cli.parser import Values
 from elaunch.cli.streams import parse_ranks, parse_streams
 from elaunch.errors import UsageError
+from elaunch.hosts.plan import PLACE_VARIABLE
 from elaunch.rendezvous.addresses import foreign
+from elaunch.web.options import WebOptions, parse_web
 
 T = TypeVar("T")
 _MOST = 100_000  # nodes; a slip of the finger is no reason to wait for the join timeout
@@ -144,12 +146,38 @@ def numa_binding(values: Values, environ: Mapping[str, str]) -> NumaBinding | No
     return mode
 
 
+def place(environ: Mapping[str, str]) -> int:
+    """The place that ``elaunch ssh`` gave this node among the others, for the order of ranks; -1 without one."""
+    text = environ.get(PLACE_VARIABLE, "")
+    return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else -1
+
+
 def event_log_handler(values: Values) -> str:
     """Raises UsageError for a name that torch does not know either."""
     name: str = values["event_log_handler"]
     if name not in ("null", "console", "dynamic_rendezvous"):
         raise values.error("event_log_handler", "expected null or console")
     return name
+
+
+def web(values: Values) -> WebOptions | None:
+    """Where to serve the job's page; None for not at all. Raises UsageError."""
+    if not values["web"]:
+        if values["web_actions"]:
+            raise values.error("web_actions", "is for --web, which is not given")
+        return None
+    actions: bool = values["web_actions"]
+    return checked(values, "web", parse_web, actions, tuple(values["web_names"]))
+
+
+def otel(values: Values, environ: Mapping[str, str]) -> bool:
+    """Whether recoveries are told as traces. Raises UsageError where that cannot be."""
+    wanted: bool = values["otel"]
+    if wanted:
+        from elaunch.metrics.traces import check_traces
+
+        check_traces(environ)
+    return wanted
 
 
 def log_level(values: Values, environ: Mapping[str, str]) -> str:

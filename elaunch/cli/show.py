@@ -45,6 +45,8 @@ def status(seen: Overview, live: Live, lines: Sequence[Happening], now: float, *
     parts = [_headline(seen, document)]
     if document["leader"] and document["leader"]["host"] is None:
         parts.append(f"led by {document['leader']['node_id']} at {document['leader']['address']}")
+    if document["leader"] and document["leader"]["web"]:
+        parts.append(f"page at {document['leader']['web']}")
     if document["live_error"]:
         parts.append(f"the leader does not answer ({document['live_error']}): as etcd has it")
     parts += _checkpoint(document)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from elaunch.agent.slurm_commands import ask
+from elaunch.cli.wish_file import wished
 from elaunch.errors import UsageError
 from elaunch.schedulers.sbatch import LISTS, NAMES, script_of, wishes_of
 from elaunch.schedulers.slurm_states import MOST_STARTS, requeued, state_in
@@ -57,6 +57,11 @@ def run(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     return 0
 
 
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Its parser, with one for each part."""
+    return {"slurm": _parser()}
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="elaunch slurm", description="Batch scripts for Slurm, and what they need.")
     whats = parser.add_subparsers(dest="what", required=True, metavar="render|submit|requeue")
@@ -86,28 +91,10 @@ def _add(parser: argparse.ArgumentParser, name: str) -> None:
 
 
 def _script(given: argparse.Namespace) -> str:
-    values = _read(given.file) if given.file else {}
-    program = given.program[1:] if given.program[:1] == ["--"] else given.program
-    asked = {name: getattr(given, name) for name in NAMES if name != "program"}
-    values |= {name: value for name, value in asked.items() if value is not None}
-    values |= {"program": program} if program else {}
     try:
-        return script_of(wishes_of(values))
+        return script_of(wishes_of(wished("slurm", given, NAMES)))
     except ValueError as error:
         raise UsageError(f"slurm {given.what}: {error}") from None
-
-
-def _read(path: str) -> dict[str, Any]:
-    try:
-        import tomllib
-    except ModuleNotFoundError:  # Python 3.10
-        raise UsageError(f"slurm: --file={path}: Python 3.11 is the first that reads TOML; give options") from None
-    try:
-        return tomllib.loads(Path(path).read_text())
-    except OSError as error:
-        raise UsageError(f"slurm: --file={path}: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"slurm: --file={path}: {error}") from None
 
 
 def _requeue(code: int, at_most: int, environ: Mapping[str, str]) -> int:

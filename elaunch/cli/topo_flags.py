@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from elaunch.cli.binding_flags import BINDING
 from elaunch.cli.convert import convert
-from elaunch.cli.flags import BINDING
 from elaunch.cli.parser import Help, Values, add_flag
 from elaunch.errors import UsageError
 
@@ -54,6 +54,11 @@ def parse_topo(argv: Sequence[str]) -> Asked:
     return Asked(
         found["source"], found["against"], found["json"], found["svg"], found["nccl_xml"], slots, _values(found)
     )
+
+
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Its one parser."""
+    return {"topo": _parser()}
 
 
 def _values(found: dict[str, Any]) -> Values:

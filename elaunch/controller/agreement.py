@@ -6,7 +6,7 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from elaunch.controller.job import Policy
+from elaunch.controller.policy import Policy
 from elaunch.rendezvous.records import Spec
 
 _OWN = ("min_nodes", "max_nodes", "max_restarts")  # members of the spec itself, equal on all nodes

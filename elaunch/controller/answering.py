@@ -6,19 +6,11 @@ from dataclasses import replace
 
 from elaunch.controller.faults import signal_name
 from elaunch.controller.job import Job
-from elaunch.controller.operations import (
-    ANSWER_WITHIN,
-    FINISHED,
-    OVER,
-    REFUSED,
-    UNSEALED,
-    done,
-    failed,
-    malformed,
-    refused,
-)
+from elaunch.controller.operations import OVER, UNSEALED, malformed
 from elaunch.controller.probing import begin, concluded, documents, questions, under_way
+from elaunch.controller.requests import ANSWER_WITHIN
 from elaunch.controller.roster import count, world
+from elaunch.controller.standings import FINISHED, REFUSED, done, failed, refused
 from elaunch.errors import AccessRefusedError, UnansweredError
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase
@@ -110,6 +102,8 @@ def _asked(job: Job, operation: Operation, now: float) -> Job:
     if operation.kind == "signal":
         sent = f"{signal_name(operation.arguments['signal'])} was sent"
         text = f"{sent} on {_count(operation)}"
+    elif operation.kind == "inject":
+        text = "; ".join(good)
     else:
         text = f"stacks came from {_count(operation)}"
     if good:
@@ -188,4 +182,6 @@ _FOLLOW = {
     "signal": _asked,
     "stacks": _asked,
     "probe": _probe,
+    "inject": _asked,
+    "announce": _asked,
 }

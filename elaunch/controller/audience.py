@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 from elaunch.controller.commands import Wait, command_for, request_for, requests_for
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.node_status import NodeStatus
+from elaunch.controller.policy import Policy
 from elaunch.controller.probe_asking import Asking
 from elaunch.controller.streams import Outbox
-from elaunch.rendezvous.records import Drain, Phase
+from elaunch.rendezvous.records import Phase
+from elaunch.rendezvous.state import Drain
 from elaunch.reports import Receipts
 
 KEPT_LOST = 100_000  # nodes that are known to be lost: of one that was so long ago no stream can be left

@@ -11,18 +11,14 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from elaunch.controller.access import OPEN, TOKEN, Role, Security, token_for
+from elaunch.controller.command_messages import unpack_command
 from elaunch.controller.commands import Aside, Command
 from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import CLIENT_OPTIONS, channel_credentials
-from elaunch.controller.job import NodeStatus
-from elaunch.controller.messages import (
-    MAX_MESSAGE,
-    METHOD,
-    job_mark,
-    pack_heartbeat,
-    pack_status,
-    unpack_command,
-)
+from elaunch.controller.heartbeat_messages import pack_heartbeat
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark
+from elaunch.controller.node_status import NodeStatus
+from elaunch.controller.status_messages import pack_status
 from elaunch.errors import AccessRefusedError, UsageError
 from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb

@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Failure, Job, NodeView
+from elaunch.controller.job import Job, NodeView
 from elaunch.controller.operations import RESTARTED, SCALED
-from elaunch.controller.preemption import TERMINATED, WARNED
+from elaunch.controller.preemption import LEFT, TERMINATED, WARNED
 from elaunch.controller.unstartable import exit_code
 from elaunch.errors import StartError
+from elaunch.inject.fault import Fault
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import Member, Phase, Plan, Rewind
+from elaunch.rendezvous.plan import Member, Plan, Rewind
+from elaunch.rendezvous.records import Phase
+from elaunch.rendezvous.state import Failure
 from elaunch.reports import Receipts
 from elaunch.topology.probe.facts import PortNote, Target
 
@@ -64,13 +67,17 @@ class Abort:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Stop, leave, and exit with this. ``outcome`` is succeeded, failed, stopped or left."""
+    """Stop, leave, and exit with this. ``outcome`` is succeeded, failed, stopped or left.
+
+    ``failures`` are those of the first ranks to fail, ``failed`` is how many ranks failed.
+    """
 
     outcome: str
     exit_code: int
     code: str
     reason: str
     failures: tuple[Failure, ...] = ()
+    failed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +126,17 @@ class Probe:
     targets: tuple[Target, ...]
 
 
-Request = Signal | Stacks | Probe
+@dataclass(frozen=True, slots=True)
+class Inject:
+    """Bring about ``fault``, on these local ranks of this generation where it is of ranks, and answer, once."""
+
+    id: str
+    generation: int
+    ranks: tuple[int, ...]
+    fault: Fault
+
+
+Request = Signal | Stacks | Probe | Inject
 """Not a level but asked beside it, until the node's status holds the answer. A node does each id once."""
 
 Aside = Request | Receipts
@@ -127,8 +144,10 @@ Aside = Request | Receipts
 
 Command = Start | Abort | End | Wait | Leave
 
+SPARE = "the job has all the nodes that it may have; this one is a spare"
+
 # Reasons of a stop that has the time of a notice.
-PLANNED = frozenset({"node_left", "node_joined", "stopped", RESTARTED, SCALED, WARNED, TERMINATED})
+PLANNED = frozenset({LEFT, "node_joined", "stopped", RESTARTED, SCALED, WARNED, TERMINATED})
 
 
 def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command:
@@ -152,7 +171,7 @@ def command_for(job: Job, view: NodeView, waiting: str | None = None) -> Command
 
 def end_of(job: Job) -> End:
     """What every node of a job in a final phase is told."""
-    return End(job.phase.value, job.exit_code, job.reason.code, job.reason.text, job.failures)
+    return End(job.phase.value, job.exit_code, job.reason.code, job.reason.text, job.failures, len(job.failures))
 
 
 def start_of(plan: Plan, node_id: str) -> Start:
@@ -188,14 +207,14 @@ def _outside(job: Job, view: NodeView, waiting: str | None) -> Command:
     if status is not None and not status.phase.at_rest:
         return Abort(job.generation, "not_a_member", f"generation {job.generation} is without this node")
     if status is not None and status.leaving:
-        return End("left", status.leaving_exit_code, "node_left", status.leaving_reason)
+        return End("left", status.leaving_exit_code, LEFT, status.leaving_reason)
     if status is not None and status.start_error:
         return End("failed", exit_code(view), status.start_code or StartError.code, status.start_error)
     if view.out:
         return Wait(view.out)
     if job.phase in (Phase.STARTING, Phase.RUNNING):
         full = len(job.members) >= job.policy.max_nodes
-        return Wait("the job has all the nodes that it may have; this one is a spare" if full else "joining")
+        return Wait(SPARE if full else "joining")
     if job.phase is Phase.WAITING:
         return Wait(waiting_for(job) if waiting is None else waiting)
     return Wait("the next generation is being formed")
@@ -218,6 +237,10 @@ def request_for(job: Job, operation: Operation, node_id: str) -> Request | None:
 def _request(operation: Operation, member: Member) -> Request:
     rank = int(operation.arguments.get("rank", -1))
     ranks = () if rank < 0 else (rank - member.rank0,)
+    if operation.kind == "inject":
+        fault = Fault.of(operation.arguments["fault"])
+        ranks = () if fault.rank < 0 else (fault.rank - member.rank0,)
+        return Inject(operation.id, operation.generation, ranks, fault)
     if operation.kind == "signal":
         return Signal(operation.id, operation.generation, int(operation.arguments["signal"]), ranks)
     return Stacks(operation.id, operation.generation, ranks)

@@ -53,6 +53,7 @@ def ruled(job: Job, node_id: str, ask: Ask, at: float) -> tuple[Job, Reply]:
         time=at,
         rank=ask.rank,
         host=view.node.host if view else "",
+        blocked=commit.blocked or None,
     )
     return replace(job, checkpoint=record, history=cleared(job.history, commit.step)), _accepted(ask)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from elaunch.controller.job import Job
-from elaunch.rendezvous.records import UNTOLD, Phase
+from elaunch.rendezvous.records import Phase
+from elaunch.rendezvous.state import UNTOLD
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,8 @@ from elaunch.controller.audience import Audience
 from elaunch.controller.findings import Finding, lines
 from elaunch.controller.history import HOST_FAILED, Entry, saved, told
 from elaunch.controller.intake import Found
-from elaunch.controller.job import Job, NodeStatus, Policy
-from elaunch.controller.ledger import Ledger
-from elaunch.controller.registrar import Registrar
-from elaunch.controller.rerouting import LINK_FAULT, RESTART, may_restart, refusal
-from elaunch.controller.state import (
+from elaunch.controller.job import Job
+from elaunch.controller.job_events import (
     Diagnosed,
     Event,
     LinkFailed,
@@ -34,14 +31,21 @@ from elaunch.controller.state import (
     StartRefused,
     StatusReceived,
     Tick,
-    next_deadline,
-    resume,
-    step,
 )
+from elaunch.controller.ledger import Ledger
+from elaunch.controller.node_status import NodeStatus
+from elaunch.controller.policy import Policy
+from elaunch.controller.registrar import Registrar
+from elaunch.controller.rerouting import LINK_FAULT, RESTART, may_restart, refusal
+from elaunch.controller.resuming import resume
+from elaunch.controller.state import next_deadline, step
 from elaunch.controller.streams import Outbox
+from elaunch.controller.timebook import Timebook
 from elaunch.controller.vigil import Vigil
 from elaunch.errors import BadRecordError
+from elaunch.metrics.tally import Figures
 from elaunch.rendezvous.journal import Operation
+from elaunch.rendezvous.memory import Accounts
 from elaunch.rendezvous.records import Phase, Reason
 
 _QUIET = (Phase.WAITING, Phase.RUNNING)
@@ -58,10 +62,11 @@ class Course:
         log: structlog.typing.FilteringBoundLogger,
         refuse: Callable[..., None],
         host_failed: Callable[[str, str], None],
+        name: str = "",
     ) -> None:
         """``refuse`` counts what a rank asks for and must not have.
 
-        ``host_failed`` hears of each host that failed, and how, as one sentence.
+        ``host_failed`` hears of each host that failed, and how, as one sentence. ``name`` is the job's.
         """
         self._host_failed = host_failed
         self._policy = policy
@@ -72,6 +77,9 @@ class Course:
         self.vigil = Vigil(policy, self._now)
         self.audience = Audience(self._now, ledger.stands)
         self._registrar = Registrar(refuse)
+        self.figures = Figures()
+        self.timebook = Timebook(name, clock, self.vigil, self.audience, self.figures)
+        ledger.watched = self.figures.writes.observe
 
     @property
     def _now(self) -> float:
@@ -89,15 +97,18 @@ class Course:
         incarnation = (
             (found.state.incarnation if found.state else "") or self._policy.incarnation or secrets.token_hex(8)
         )
-        self.job = disown(replace(job, checkpoint=found.checkpoint, incarnation=incarnation), unsealed)
+        accounts = found.state.accounts if found.state else Accounts()
+        job = replace(job, checkpoint=found.checkpoint, incarnation=incarnation, accounts=accounts)
+        self.job = disown(job, unsealed)
         self.vigil.recall(self.job.learnt)
         self.vigil.links.recall(self.job.links)
         self.take(Tick())
-        host = next((node.host for node in found.nodes if node.node_id == leader), leader)
+        host = next((node.host for node in found.nodes if node.node_id == leader), "")
+        who = f"{host} ({leader})" if host else f"controller {leader}"
         if found.defect:
             self._log.error(BadRecordError.code, text=found.defect)
             self._ledger.note([Entry(BadRecordError.code, found.defect, self.job.generation)])
-        self._ledger.note([Entry("leading", f"{host} ({leader}) leads", self.job.generation)])
+        self._ledger.note([Entry("leading", f"{who} leads", self.job.generation)])
 
     def take(self, event: Event) -> None:
         """The job after ``event``."""
@@ -105,7 +116,7 @@ class Course:
             return  # seen twice: it has had its effect
         if self.vigil.step > self.job.step:
             self.job = replace(self.job, step=self.vigil.step)
-        before = self.job
+        before, unseen = self.job, self.timebook.unseen(event)
         if isinstance(event, StatusReceived):
             self._hear(event.status)
         self.job = step(self.job, event, self._now)
@@ -116,7 +127,9 @@ class Course:
             self.audience.lost(event.node_id)
             self._registrar.forget(event.node_id)
         self.vigil.follow(self.job, self._now)
+        self.job, working = self.timebook.book(before, self.job, unseen)
         self._note(told(before, self.job))
+        self._note(working)
 
     async def follow_up(self) -> None:
         """What follows from where the job is now: write, then tell."""
@@ -138,6 +151,8 @@ class Course:
         if judgement is None:
             return []
         self.job = replace(self.job, learnt=self.vigil.handed_on(self.job.learnt))
+        self.job, working = self.timebook.book(self.job, self.job)
+        self._note(working)
         for silent in judgement.silent:
             self._log.warning("node_silent", node=silent.node_id, host=silent.host, reason=silent.text)
             self._ledger.note([Entry("node_silent", silent.text, self.vigil.generation)])
@@ -152,6 +167,7 @@ class Course:
         if hang is None or broken:
             return broken
         host = hang.culprits[0].host if hang.culprits else ""
+        self.timebook.hung = hang.seconds
         return [Diagnosed(self.vigil.generation, Reason(hang.code, hang.text), host)]
 
     def _judge_links(self, findings: Sequence[Finding]) -> list[Event]:
@@ -200,12 +216,15 @@ class Course:
     def _hear(self, status: NodeStatus) -> None:
         """What a status says beside what its node runs."""
         self._note(saved(self.job, status))
-        self.vigil.hear_starts(status, self._now)
+        view = self.job.nodes.get(status.node_id)
+        self.vigil.hear_starts(status, self._now, view.node.host if view else status.node_id)
+        self.timebook.hear(status, self.job.generation)
         self.job, entries = self._registrar.hear(self.job, status, self._now)
         self._note(entries)
 
     def _note(self, entries: Sequence[Entry]) -> None:
         """Log what has happened, and put it into the job's history."""
+        entries = [self.timebook.told(entry) for entry in entries]
         for entry in entries:
             # Each node tells its own part of the job's course; what operators ask for only the leader knows.
             tell = self._log.info if entry.code.startswith("command_") else self._log.debug

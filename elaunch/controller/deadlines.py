@@ -15,7 +15,7 @@ from elaunch.controller.handover import handed_on, worth_telling
 from elaunch.controller.limits import Limits
 from elaunch.controller.patience import Patience, in_section, ordinary, starting
 from elaunch.progress import Heartbeat, RankProgress
-from elaunch.rendezvous.records import Learnt
+from elaunch.rendezvous.memory import Learnt
 
 WARM_STEPS, WARM_COLLECTIVES = 5, 50  # progress that a generation makes until it has got going
 WARM_FLOORS = 5.0  # floors that it takes as well where no steps are told: one step may be many collectives

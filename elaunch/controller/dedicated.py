@@ -12,7 +12,7 @@ import hashlib
 import os
 import secrets
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -49,8 +49,23 @@ def place(controller_id: str, others: Iterable[str], job: str) -> int:
 class Dedicated:
     """Leads jobs until cancelled, under one lease after the other."""
 
-    def __init__(self, store: Store, server: ControlServer, address: str, ttl: int, clock: Clock) -> None:
-        """``address`` is where agents reach ``server``, ``ttl`` the seconds after which another takes over."""
+    def __init__(
+        self,
+        store: Store,
+        server: ControlServer,
+        address: str,
+        ttl: int,
+        clock: Clock,
+        web: str = "",
+        standing_by: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """``address`` is where agents reach ``server``, ``ttl`` the seconds after which another takes over.
+
+        ``web`` is where this controller's page is, "" for nowhere. ``standing_by`` hears a sentence whenever this one
+        is registered.
+        """
+        self._web = web
+        self._standing_by = standing_by
         self._store = store
         self._server = server
         self._clock = clock
@@ -75,7 +90,8 @@ class Dedicated:
         try:
             await self._store.put(controllers.key(self._me.controller_id), encode(self._me), lease=lease.id)
             self._log.info("standing_by", address=self._me.address, lease_ttl=lease.ttl)
-            await Watchkeeping(self._store, self._server, self._me, lease, self._clock).run()
+            self._standing_by(f"stands by at {self._me.address}")
+            await Watchkeeping(self._store, self._server, self._me, lease, self._clock, self._web).run()
         finally:
             # Also where it was lost: an etcd that was away gives it its full time again, for nobody's good.
             with suppress(ElaunchError, asyncio.TimeoutError):
@@ -85,7 +101,10 @@ class Dedicated:
 class Watchkeeping:
     """The time of one lease."""
 
-    def __init__(self, store: Store, server: ControlServer, me: Controller, lease: Lease, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, server: ControlServer, me: Controller, lease: Lease, clock: Clock, web: str
+    ) -> None:
+        self._web = web
         self._store = store
         self._server = server
         self._me = me
@@ -181,7 +200,7 @@ class Watchkeeping:
         if not self._fits(signs.job, spec):
             self._cool_off(signs.job)
             return
-        record = Leader(self._me.controller_id, self._me.address, secrets.token_hex(16))
+        record = Leader(self._me.controller_id, self._me.address, secrets.token_hex(16), self._web)
         if not (epoch := await claim(self._store, keys.leader, record, self._lease.id)):
             await signs.changed(TURN)
             return

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from elaunch.controller.job import Job, NodeView
-from elaunch.rendezvous.records import Drain, Node
+from elaunch.rendezvous.records import Node
+from elaunch.rendezvous.state import Drain
 
 
 def marked(view: NodeView, drained: Iterable[Drain]) -> NodeView:

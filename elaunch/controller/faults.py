@@ -6,7 +6,8 @@ import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
-from elaunch.controller.job import Failure, Job, NodeStatus, NodeView, RunPhase
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.node_status import NodeStatus, RunPhase
 from elaunch.controller.restarting import NODE_LOST, RANK_FAILED, foresee
 from elaunch.controller.roster import leaving_reason
 from elaunch.controller.start_check import START_CHECK, ended_in
@@ -14,6 +15,7 @@ from elaunch.controller.transitions import abort, end
 from elaunch.controller.unstartable import could_not_start
 from elaunch.errors import StartCheckError
 from elaunch.rendezvous.records import Node, Phase, Reason
+from elaunch.rendezvous.state import Failure
 from elaunch.start_record import StartRecord
 
 STOPPED_EARLY = "stopped_early"

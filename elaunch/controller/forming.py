@@ -11,18 +11,22 @@ from elaunch.controller.probing import held, holds
 from elaunch.controller.roster import eligible, fewest, unattached
 from elaunch.controller.transitions import end
 from elaunch.errors import JoinTimeoutError
-from elaunch.rendezvous.records import UNTOLD, Phase, Plan, Reason
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Phase, Reason
 from elaunch.rendezvous.seating import order
+from elaunch.rendezvous.state import UNTOLD
 
 EXIT_JOIN_TIMEOUT = JoinTimeoutError.exit_code
 EXIT_FIXED_WORLD = 91
+
+_NAMED = 8  # hosts in a sentence
 
 
 def waiting_for(job: Job) -> str:
     """What a waiting job waits for, as one sentence."""
     ready = job.ready
     policy = job.policy
-    why = f" ({job.reason.text})" if job.formed else ""
+    why = f" ({job.reason.text}{_missing(job)})" if job.formed else ""
     if ready < fewest(job):
         return (
             f"{ready} of at least {fewest(job)} nodes are here{why}; "
@@ -38,6 +42,17 @@ def waiting_for(job: Job) -> str:
     if job.probing and not job.formed:
         return f"{ready} nodes are here; their interfaces are being probed"
     return f"{ready} nodes are here; waiting until they are ready"
+
+
+def _missing(job: Job) -> str:
+    """The hosts of the last generation that are not here, but for those of which the reason tells already."""
+    here = {view.node.host for view in job.nodes.values()}
+    members = job.plan.members if job.plan is not None else ()
+    gone = dict.fromkeys(m.host for m in members if m.host not in here and m.host not in job.reason.text)
+    if not gone:
+        return ""
+    more = f" and {len(gone) - _NAMED} more" if len(gone) > _NAMED else ""
+    return f"; missing: {', '.join(list(gone)[:_NAMED])}{more}"
 
 
 def try_plan(job: Job, now: float) -> Job:

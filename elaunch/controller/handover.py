@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from elaunch.controller.patience import Patience, in_section, ordinary, starting
-from elaunch.rendezvous.records import Learnt
+from elaunch.rendezvous.memory import Learnt
 
 CHANGE = 1.5  # times a deadline: less is not worth a write
 SECTIONS_TOLD = 32  # those with the longest deadlines

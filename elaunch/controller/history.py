@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 
 from elaunch.controller.faults import starts_of
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Job, NodeStatus, NodeView
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.node_status import NodeStatus
 from elaunch.controller.roster import world
 from elaunch.controller.suspects import sentence
 from elaunch.rendezvous.journal import Operation, Standing
@@ -19,6 +20,7 @@ from elaunch.start_record import CHECKED, LEFT
 from elaunch.start_rules import ranks
 
 HOST_FAILED = "host_failed"
+EVIDENCE_SAVED = "evidence_saved"
 _SHOWN = 8  # hosts that one line names
 
 
@@ -27,7 +29,7 @@ class Entry:
     """One line. ``hosts`` are those that came or went, so that lines of a thousand nodes can be made one.
 
     ``loud`` ones the leader tells at its own terminal as well, where nobody else would.
-    ``subject`` is the host of which it tells that it failed.
+    ``subject`` is the host of which it tells that it failed, ``spans`` are the phases of a recovery that it ends.
     """
 
     code: str
@@ -38,6 +40,7 @@ class Entry:
     hosts: tuple[str, ...] = ()
     loud: bool = False
     subject: str = ""
+    spans: tuple[tuple[str, float], ...] = ()
 
 
 def told(before: Job, after: Job) -> list[Entry]:
@@ -50,16 +53,24 @@ def told(before: Job, after: Job) -> list[Entry]:
 
 
 def merged(entries: Iterable[Entry]) -> list[Entry]:
-    """With what neighbours of one kind say of hosts in one line."""
-    lines: list[Entry] = []
+    """With what neighbours of one kind say of hosts in one line; each host's evidence is its own, unless many have."""
+    groups: list[list[Entry]] = []
     for entry in entries:
-        last = lines[-1] if lines else None
+        last = groups[-1][0] if groups else None
         if last and entry.hosts and (last.code, last.generation) == (entry.code, entry.generation):
-            hosts = (*last.hosts, *entry.hosts)
-            lines[-1] = replace(last, hosts=hosts, text=_of_hosts(entry.code, hosts))
+            groups[-1].append(entry)
         else:
-            lines.append(entry)
-    return lines
+            groups.append([entry])
+    return [line for group in groups for line in _together(group)]
+
+
+def _together(group: list[Entry]) -> list[Entry]:
+    alone = _SHOWN if group[0].code == EVIDENCE_SAVED else 0
+    rest = group[alone:]
+    if len(rest) < 2:
+        return group
+    hosts = tuple(host for entry in rest for host in entry.hosts)
+    return [*group[:alone], replace(rest[0], hosts=hosts, text=_of_hosts(rest[0].code, hosts))]
 
 
 def _phases(before: Job, after: Job) -> list[Entry]:
@@ -82,7 +93,7 @@ def saved(job: Job, status: NodeStatus) -> list[Entry]:
     if view is None or not status.evidence or (view.status is not None and view.status.evidence == status.evidence):
         return []
     host = view.node.host
-    return [Entry("evidence_saved", f"{host}: {status.evidence}", status.generation, hosts=(host,))]
+    return [Entry(EVIDENCE_SAVED, f"{host}: {status.evidence}", status.generation, hosts=(host,))]
 
 
 def _suspects(before: Job, after: Job) -> list[Entry]:
@@ -136,6 +147,9 @@ def _command(operation: Operation) -> Entry:
     of = f" {operation.arguments['node']}" if "node" in operation.arguments else ""
     text = f"{operation.kind}{of} {operation.because}: {_STANDINGS[operation.standing]}: {operation.answer}"
     code = f"command_{operation.standing.value}"
+    if operation.kind == "announce" and operation.standing is Standing.DONE:
+        code = "injection_ended" if operation.arguments.get("over") else "injection_began"
+        text = operation.answer
     return Entry(code, text, operation.generation, operation.who, operation.reason)
 
 
@@ -171,8 +185,10 @@ def _worked(job: Job, view: NodeView) -> bool:
 
 
 def _of_hosts(code: str, hosts: tuple[str, ...]) -> str:
-    did = "joined" if code == "node_joined" else "left or was lost" if len(hosts) == 1 else "left or were lost"
     names = ", ".join(hosts[:_SHOWN]) + (f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else "")
+    if code == EVIDENCE_SAVED:
+        return f"{len(hosts)} more hosts have saved theirs: {names}"
+    did = "joined" if code == "node_joined" else "left or was lost" if len(hosts) == 1 else "left or were lost"
     return f"node {names} {did}" if len(hosts) == 1 else f"{len(hosts)} nodes {did}: {names}"
 
 

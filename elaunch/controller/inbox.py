@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from elaunch.controller.state import Event, OperatorCommand, StatusReceived
+from elaunch.controller.job_events import Event, OperatorCommand, StatusReceived
 
 
 class Inbox:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 import structlog
 
 from elaunch.controller.job import BEGINNING
+from elaunch.controller.job_events import Event, NodeJoined, NodeLost, OperatorCommand
 from elaunch.controller.ledger import operation_in
-from elaunch.controller.state import Event, NodeJoined, NodeLost, OperatorCommand
 from elaunch.errors import BadRecordError, CompactedError
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Checkpoint, Node, Phase, Plan, Reason, State, decode
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Checkpoint, Node, Phase, Reason, decode
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Change, KeyValue, Store
 
 

@@ -4,93 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 
+from elaunch.controller.node_status import NodeStatus
+from elaunch.controller.policy import Policy
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import (
-    UNTOLD,
-    Checkpoint,
-    DeadPort,
-    Drain,
-    Member,
-    Node,
-    Phase,
-    Plan,
-    Reason,
-    Rewind,
-    State,
-)
-from elaunch.rendezvous.records import Failure as Failure
-from elaunch.rendezvous.records import History as History
-from elaunch.rendezvous.records import HostRecord as HostRecord
-from elaunch.rendezvous.records import Learnt as Learnt
-from elaunch.rendezvous.records import LinkFault as LinkFault
-from elaunch.rendezvous.records import RankExit as RankExit
-from elaunch.reports import Ask, Line
-from elaunch.start_record import StartRecord
-from elaunch.topology.probe.facts import Finding, Interface, NodeFacts, Report
+from elaunch.rendezvous.memory import Accounts, History, HostRecord, Learnt, LinkFault
+from elaunch.rendezvous.plan import DeadPort, Member, Plan, Rewind
+from elaunch.rendezvous.records import Checkpoint, Node, Phase, Reason
+from elaunch.rendezvous.state import UNTOLD, Drain, Failure, State
+from elaunch.topology.probe.facts import Finding, NodeFacts
 
 BEGINNING = Reason("start", "the job starts")
-
-
-class RunPhase(Enum):
-    """How far a node is with the generation that it last heard of."""
-
-    NONE = "none"
-    STARTING = "starting"
-    RUNNING = "running"
-    STOPPING = "stopping"
-    STOPPED = "stopped"
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-    @property
-    def at_rest(self) -> bool:
-        """Nothing of the generation is alive on the node."""
-        return self in (RunPhase.NONE, RunPhase.STOPPED, RunPhase.SUCCEEDED)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a node says to a request of an operator, named by the operation's id."""
-
-    id: str
-    ok: bool
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
-    """All that an agent says of itself; each status replaces the one before.
-
-    ``evidence`` is where what was saved of this generation's ranks lies, and what it says. ``asks`` and ``lines`` are
-    what ranks tell of checkpoints, as long as no leader has answered it. ``start_code`` is the code of ``start_error``,
-    ``start_exit_code`` what the node's agent ends with for it; "" and 0 stand for a plain StartError.
-    ``interfaces`` may carry traffic between ranks, ``probe`` is the last that it was asked for.
-    ``starts`` is how the starts of this generation's ranks stand.
-    ``leaving_code`` is why the whole job is to stop, "" for an operator's Ctrl-C.
-    """
-
-    node_id: str
-    generation: int = 0
-    phase: RunPhase = RunPhase.NONE
-    exits: tuple[RankExit, ...] = ()
-    store_port: int = 0
-    leaving: bool = False
-    leaving_reason: str = ""
-    leaving_exit_code: int = 0
-    stop_job: bool = False
-    start_error: str = ""
-    answers: tuple[Answer, ...] = ()
-    evidence: str = ""
-    asks: tuple[Ask, ...] = ()
-    lines: tuple[Line, ...] = ()
-    start_code: str = ""
-    start_exit_code: int = 0
-    interfaces: tuple[Interface, ...] = ()
-    probe: Report | None = None
-    starts: tuple[StartRecord, ...] = ()
-    leaving_code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,45 +54,6 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """What the job's spec and rendezvous configuration ask for. All times in seconds.
-
-    ``settle`` is how long a wish to grow waits for more nodes to arrive; it doubles with each growth that follows
-    within ``calm`` of the one before, so that a bouncing node cannot keep a job from working. ``on_failure`` is
-    restart or stop; ``restart_window`` 0 where every restart counts for good; ``hang_timeout`` None where it is
-    learnt, infinite where there is none. ``fixed_world`` is for programs that need the world that they began with.
-    ``suspect_after`` is the number of failures in a row after which the checkpoint before them is suspect (0: never).
-    ``probe``: auto, where nodes have several interfaces, or off.
-    ``on_link_fault`` is report, redistribute or restart.
-    A start of the job numbers its generations above ``floor``, and is of ``incarnation``, where a scheduler says so.
-    """
-
-    min_nodes: int
-    max_nodes: int
-    max_restarts: int
-    join_timeout: float = 600.0
-    last_call_timeout: float = 30.0
-    settle: float = 0.5
-    calm: float = 60.0
-    reattach: float = 3.0
-    on_failure: str = "restart"
-    restart_window: float = 0.0
-    hang_timeout: float | None = None
-    hang_floor: float = 60.0
-    straggler_factor: float = 2.0
-    fixed_world: bool = False
-    spares: int = 0
-    crash_loop: int = 5
-    quarantine_faults: int = 3
-    quarantine_seconds: float = 3600.0
-    suspect_after: int = 3
-    probe: str = "auto"
-    on_link_fault: str = "report"
-    floor: int = 0
-    incarnation: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Probing:
     """A probe that is under way: of ``nodes``, until ``until``, for the operator's command ``id``, if it is one's.
 
@@ -202,6 +87,7 @@ class Job:
     one before the first generation that is over, ``probe_by`` when that is to be over at the latest. ``findings`` are
     those of the last probe, ``unreachable`` the interfaces that are not to be used for them. ``links``
     are ports that were in trouble of late, ``link_restarts`` the times (wall clock) of the restarts for such.
+    ``accounts`` are what its time has gone into.
     """
 
     policy: Policy
@@ -253,6 +139,7 @@ class Job:
     unreachable: tuple[DeadPort, ...] = ()
     links: tuple[LinkFault, ...] = ()
     link_restarts: tuple[float, ...] = ()
+    accounts: Accounts = field(default_factory=Accounts)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -287,6 +174,7 @@ class Job:
             self.learnt,
             self.links,
             self.link_restarts,
+            self.accounts,
         )
 
     def with_node(self, view: NodeView) -> Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
@@ -13,16 +13,21 @@ from elaunch.clock import Clock
 from elaunch.controller.access import Access
 from elaunch.controller.counters import Counters
 from elaunch.controller.course import Course
+from elaunch.controller.hang_report import HangReport
 from elaunch.controller.inbox import Inbox
 from elaunch.controller.intake import Found, Intake
-from elaunch.controller.job import Job, NodeStatus, Policy
+from elaunch.controller.job import Job
+from elaunch.controller.job_events import Event, OperationsWritten, OperatorCommand, StatusReceived, Tick
 from elaunch.controller.ledger import COMMANDS_AT_ONCE, Ledger
 from elaunch.controller.links import Links
+from elaunch.controller.node_status import NodeStatus
+from elaunch.controller.policy import Policy
 from elaunch.controller.seals import is_sealed
 from elaunch.controller.sightings import RankView
-from elaunch.controller.state import Event, OperationsWritten, OperatorCommand, StatusReceived, Tick
 from elaunch.controller.streams import Outbox
 from elaunch.errors import LeaseLostError
+from elaunch.metrics.recovery import Recovery
+from elaunch.metrics.tally import Figures
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.journal import Operation, Standing
@@ -77,8 +82,22 @@ class Term:
         self._ledger = Ledger(store, keys, leadership.guard, clock, self._assert_holds)
         self._inbox = Inbox()
         self._intake = Intake(store, keys, self._inbox.put, self._is_sealed, self._ledger.stands)
-        self._course = Course(policy, clock, self._ledger, self._log, self._refuse, host_failed)
+        self._course = Course(policy, clock, self._ledger, self._log, self._refuse, host_failed, keys.job)
         self._audience = self._course.audience
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self._keys.job
+
+    @property
+    def figures(self) -> Figures:
+        """What is counted in this term."""
+        return self._course.figures
+
+    def hear_recoveries(self, hear: Callable[[Recovery], None]) -> None:
+        """``hear`` is told of each recovery that is over."""
+        self._course.timebook.recovered = hear
 
     @property
     def job(self) -> Job:
@@ -102,6 +121,16 @@ class Term:
     def ranks(self) -> tuple[RankView, ...]:
         """What is known of the ranks' progress, by rank."""
         return self._course.vigil.views
+
+    @property
+    def hang(self) -> HangReport | None:
+        """The last hang that was found in this term."""
+        return self._course.vigil.report
+
+    @property
+    def stragglers(self) -> Mapping[int, float]:
+        """The ranks that are slower than their peers, each with the factor at which it was told."""
+        return self._course.vigil.stragglers
 
     @property
     def links(self) -> Links:
@@ -176,7 +205,9 @@ class Term:
         return True
 
     def hear(self, beat: Heartbeat) -> None:
-        """A node's heartbeat. A stale one is refused and counted."""
+        """A node's heartbeat. A stale one is refused and counted, as are numbers that cannot be."""
+        if beat.impossible:
+            self.counters.refuse("impossible figures", node=beat.node_id, text=beat.impossible)
         if not self.passes_over(beat.node_id, beat.generation):
             self._course.vigil.hear(beat, self.now)
             self._audience.beats(beat.node_id, self.now)

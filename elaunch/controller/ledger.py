@@ -12,7 +12,9 @@ from elaunch.controller.job import Job
 from elaunch.rendezvous.fence import Committer
 from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Checkpoint, Plan, State, encode
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Checkpoint, encode
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Compare, Delete, KeyValue, Op, Put, Store, absent
 
 KEPT_PLANS = 100  # older plans are deleted; the newest number is in the state as well
@@ -33,6 +35,7 @@ class Ledger:
     ) -> None:
         """``check`` raises where the leader may not write any more, though etcd might still let it."""
         self.writing: asyncio.Task[frozenset[str]] | None = None
+        self.watched: Callable[[float], None] = lambda _: None  # hears of the seconds of each write
         self._keys = keys
         self._guard = guard
         self._clock = clock
@@ -145,7 +148,11 @@ class Ledger:
 
     async def _commit(self, guards: Sequence[Compare], ops: Sequence[Op]) -> None:
         self._check()
-        await self._committer.commit(guards, ops)
+        began = self._clock.monotonic()
+        try:
+            await self._committer.commit(guards, ops)
+        finally:  # what fails after seconds is what an alert on slow writes is for
+            self.watched(self._clock.monotonic() - began)
 
     def _unwritten(self, job: Job) -> list[Operation]:
         return [o for o in job.operations if self._standings.get(o.id) is not o.standing]
@@ -178,13 +185,28 @@ class Ledger:
         ops: list[Op] = []
         for entry in now:
             line = Happening(
-                self._seq, self._clock.wall(), entry.code, entry.text[:_LINE], entry.generation, entry.who, entry.why
+                self._seq,
+                self._clock.wall(),
+                entry.code,
+                entry.text[:_LINE],
+                entry.generation,
+                entry.who,
+                entry.why,
+                summed(entry.spans),
             )
             ops.append(Put(self._keys.event(self._seq), encode(line)))
             if self._seq >= KEPT_EVENTS:
                 ops.append(Delete(self._keys.event(self._seq - KEPT_EVENTS)))
             self._seq += 1
         return ops
+
+
+def summed(spans: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Seconds by phase."""
+    found: dict[str, float] = {}
+    for phase, seconds in spans:
+        found[phase] = round(found.get(phase, 0.0) + seconds, 3)
+    return found
 
 
 def operation_in(keys: JobKeys, kv: KeyValue) -> Operation | None:

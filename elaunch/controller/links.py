@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 
 from elaunch.controller.findings import Finding, recovered
 from elaunch.controller.node_ports import NodePorts
 from elaunch.controller.rails import below_peers
+from elaunch.links import PortReport
 from elaunch.progress import Heartbeat
-from elaunch.rendezvous.records import LinkFault, Member
+from elaunch.rendezvous.memory import LinkFault
+from elaunch.rendezvous.plan import Member
 
 REST = 600.0  # seconds for which a port must be well before a generation uses it again
 MOST_FAULTS = 64  # that are remembered, the newest
@@ -79,6 +82,11 @@ class Links:
             return False
         self._told.discard(key)
         return not finding.over
+
+    def reports(self, most: int) -> Iterator[tuple[NodePorts, PortReport]]:
+        """The ports as their nodes last told of all of them, ``most`` at most."""
+        found = ((node, report) for node in self._nodes.values() for report in node.ports.values())
+        return islice(found, most)
 
     @property
     def open(self) -> tuple[Finding, ...]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elaunch.controller.job import HostRecord, Job, NodeView
+from elaunch.controller.job import Job, NodeView
 from elaunch.controller.quarantine import Fault, QuarantinePolicy, screen, with_fault
 from elaunch.controller.restarting import CAUSES
 from elaunch.controller.roster import fewest
+from elaunch.rendezvous.memory import HostRecord
 
 MOST_HOSTS = 500  # with faults to remember: they stand in the state, and hosts of a cloud do not come again
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from elaunch.controller.access import Tokens
-from elaunch.controller.operations import FINISHED, NOT_FOUND
 from elaunch.controller.seals import seal
+from elaunch.controller.standings import FINISHED, NOT_FOUND
 from elaunch.controller.survey import GONE, overview
 from elaunch.errors import (
     AccessRefusedError,

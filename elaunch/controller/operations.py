@@ -10,27 +10,24 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from elaunch.controller.draining import drain_of, named, with_drained
-from elaunch.controller.faults import signal_name
+from elaunch.controller.injection import wrong_announcement, wrong_fault
 from elaunch.controller.job import Job
 from elaunch.controller.mistrust import in_quarantine, pardoned
-from elaunch.controller.probing import begin, facts_of
+from elaunch.controller.requests import announce, inject, probe, signal, stacks
 from elaunch.controller.roster import count, fewest
+from elaunch.controller.standings import FINISHED, NOT_FOUND, REFUSED, accepted, done, refused
 from elaunch.controller.suspects import cleared
 from elaunch.controller.transitions import abort, end
-from elaunch.errors import AccessRefusedError, CommandRefusedError, JobFinishedError, NoSuchJobError
-from elaunch.rendezvous.journal import Operation, Standing
-from elaunch.rendezvous.records import Drain, Phase, Reason
+from elaunch.errors import AccessRefusedError
+from elaunch.rendezvous.journal import Operation
+from elaunch.rendezvous.records import Phase, Reason
+from elaunch.rendezvous.state import Drain
 
 EXIT_ABORTED = 94  # of the agents of a job that an operator aborted
 ABORTED = "operator_abort"
 RESTARTED = "operator_restart"
 SCALED = "operator_scale"
-ANSWER_WITHIN = {"signal": 10.0, "stacks": 20.0}  # seconds that nodes get to answer
 _MOST_NODES = 1_000_000
-
-NOT_FOUND = NoSuchJobError.exit_code
-FINISHED = JobFinishedError.exit_code
-REFUSED = CommandRefusedError.exit_code
 
 UNSEALED = "it does not come with an operator's token of this job (see --token-file)"
 OVER = "the run of the job that this was for is over"
@@ -56,38 +53,14 @@ def operate(job: Job, operation: Operation, now: float, *, sealed: bool = True) 
     return _EFFECTS[operation.kind](job, operation, now)
 
 
-def accepted(job: Job, operation: Operation, text: str, nodes: tuple[str, ...] = ()) -> Job:
-    """The command has taken effect, and something is still to come of it."""
-    return _settled(job, operation, Standing.ACCEPTED, text, 0, nodes)
-
-
-def done(job: Job, operation: Operation, text: str) -> Job:
-    return _settled(job, operation, Standing.DONE, text, 0)
-
-
-def failed(job: Job, operation: Operation, text: str, exit_code: int) -> Job:
-    """It was begun, and did not come about."""
-    return _settled(job, operation, Standing.FAILED, text, exit_code)
-
-
-def refused(job: Job, operation: Operation, text: str, exit_code: int) -> Job:
-    return _settled(job, operation, Standing.REFUSED, text, exit_code)
-
-
-def _settled(
-    job: Job, operation: Operation, standing: Standing, text: str, exit_code: int, nodes: tuple[str, ...] = ()
-) -> Job:
-    after = replace(operation, standing=standing, answer=text, exit_code=exit_code, nodes=nodes or operation.nodes)
-    if not after.generation:
-        after = replace(after, generation=job.generation)
-    others = tuple(known for known in job.operations if known.id != operation.id)
-    return replace(job, operations=(*others, after))
-
-
 def malformed(operation: Operation) -> str:
     """What is wrong with a command that no command line of ours has written; empty where nothing is."""
     if operation.kind not in _EFFECTS:
         return f"this release knows no command {operation.kind!r}"
+    if operation.kind == "announce":
+        return wrong_announcement(operation.arguments)
+    if operation.kind == "inject":
+        return wrong_fault(operation.arguments.get("fault"))
     values = operation.arguments
     numbers = {"rank": (-1, _MOST_NODES), "from_step": (-1, 2**62), "signal": (1, 64)}
     limits = {"min_nodes": (1, _MOST_NODES), "max_nodes": (1, _MOST_NODES)}
@@ -200,53 +173,16 @@ def _scale(job: Job, operation: Operation, now: float) -> Job:
     return done(job, operation, text)
 
 
-def _signal(job: Job, operation: Operation, now: float) -> Job:
-    return _ask_running(job, operation, f"{signal_name(operation.arguments['signal'])} is on its way", now)
-
-
-def _stacks(job: Job, operation: Operation, now: float) -> Job:
-    return _ask_running(job, operation, "the nodes are asked", now)
-
-
-def _ask_running(job: Job, operation: Operation, text: str, now: float) -> Job:
-    if job.phase not in (Phase.STARTING, Phase.RUNNING):
-        why = "waits for nodes" if job.phase is Phase.WAITING else "is between two generations"
-        return refused(job, operation, f"no rank runs now: the job {why}", REFUSED)
-    world = job.plan.world_size if job.plan else 0
-    rank = operation.arguments.get("rank", -1)
-    if rank >= world:
-        return refused(job, operation, f"no rank {rank} in generation {job.generation}: it has {world}", NOT_FOUND)
-    return _ask(job, operation, text, now)
-
-
-def _ask(job: Job, operation: Operation, text: str, now: float) -> Job:
-    """Accepted, and the nodes of the ranks in question have some time to answer."""
-    rank = operation.arguments.get("rank", -1)
-    nodes = tuple(m.node_id for m in job.members if rank < 0 or m.rank0 <= rank < m.rank0 + m.slots)
-    job = replace(job, answer_by={**job.answer_by, operation.id: now + ANSWER_WITHIN[operation.kind]})
-    return accepted(job, operation, text, nodes)
-
-
-def _probe(job: Job, operation: Operation, now: float) -> Job:
-    facts = facts_of(job.nodes.values())
-    if len(facts) < 2:
-        text = (
-            f"{count(len(facts), 'node')} of this job can be probed, and it takes two: nodes that were started with"
-            " --probe=off, or reach the others over loopback, tell of no interfaces"
-        )
-        return refused(job, operation, text, REFUSED)
-    nodes = tuple(node.node_id for node in facts)
-    return accepted(begin(job, operation, now), operation, f"{count(len(facts), 'node')} are asked", nodes)
-
-
 _EFFECTS: dict[str, Effect] = {
     "abort": _abort,
     "restart": _restart,
     "drain": _drain,
     "undrain": _undrain,
     "scale": _scale,
-    "signal": _signal,
-    "stacks": _stacks,
-    "probe": _probe,
+    "signal": signal,
+    "stacks": stacks,
+    "probe": probe,
+    "inject": inject,
+    "announce": announce,
 }
 KINDS = tuple(_EFFECTS)

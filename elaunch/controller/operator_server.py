@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import grpc
 
 from elaunch.controller.access import Role
-from elaunch.controller.cost import cost
+from elaunch.controller.cost import Cost, cost
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.job import Job, NodeView
 from elaunch.controller.leader import Term
 from elaunch.controller.links import REST
-from elaunch.controller.messages import pack_run_phase, pack_start, sendable
+from elaunch.controller.operator_pages import pack_hang, port_levels
 from elaunch.controller.rerouting import REPORT
 from elaunch.controller.restarting import restart_policy
 from elaunch.controller.restarts import remaining
 from elaunch.controller.sightings import RankView
+from elaunch.controller.status_messages import pack_run_phase, pack_start
+from elaunch.controller.text import sendable
 from elaunch.controller.waits import awaited
+from elaunch.metrics.goodput import USEFUL, goodput
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.records import Phase
 
@@ -38,7 +42,7 @@ def operator_handler(admit: Admit) -> Any:
     """
 
     async def status(_: bytes, context: Any) -> pb.StatusReply:
-        return status_of(await admit(context, Role.VIEWER))
+        return await status_aside(await admit(context, Role.VIEWER))
 
     method = grpc.unary_unary_rpc_method_handler(
         status,
@@ -49,9 +53,29 @@ def operator_handler(admit: Admit) -> Any:
 
 def status_of(term: Term) -> pb.StatusReply:
     """The term's job now."""
-    job, now, views = term.job, term.now, term.ranks
+    return _with_ranks(_head(term, term.ranks), term.job, term.ranks, term.stragglers)
+
+
+async def status_aside(term: Term) -> pb.StatusReply:
+    """The same; what grows with the ranks is done in a thread, so that the loop that leads the job goes on."""
+    views = term.ranks
+    return await asyncio.to_thread(_with_ranks, _head(term, views), term.job, views, dict(term.stragglers))
+
+
+def _with_ranks(
+    reply: pb.StatusReply, job: Job, views: Sequence[RankView], slow: Mapping[int, float]
+) -> pb.StatusReply:
+    """With what is known of each rank. Of values that never change, so that any thread may do it."""
     missed = awaited(views)
     first = sorted(views, key=lambda view: view.rank not in missed) if len(views) > MOST_RANKS else views
+    reply.ranks.extend(_ranks(job, first[:MOST_RANKS], missed, slow))
+    reply.exits.extend(_exits(job))
+    return reply
+
+
+def _head(term: Term, views: Sequence[RankView]) -> pb.StatusReply:
+    job, now = term.job, term.now
+    lost = cost(job, max((view.progress.step for view in views), default=-1), now)
     return pb.StatusReply(
         leader_epoch=term.epoch,
         phase=job.phase.value,
@@ -65,19 +89,51 @@ def status_of(term: Term) -> pb.StatusReply:
         waiting_for=sendable(waiting_for(job)) if job.phase is Phase.WAITING else "",
         phase_seconds=max(0.0, now - job.since),
         nodes=[_line(term, job, view) for view in job.nodes.values()],
-        ranks=_ranks(job, first[:MOST_RANKS], missed),
         refused=term.counters.snapshot(),
         budget_left=max(0, remaining(restart_policy(job), job.history, now + job.wall_offset)),
-        checkpoint=_checkpoint(term, job, now),
+        checkpoint=_checkpoint(job, lost, now),
         ports=_ports(term, job, now),
+        world_size=job.plan.world_size if job.plan else 0,
+        usual_step_seconds=job.learnt.step,
+        restored_step=job.restored,
+        accounts=_accounts(job, now + job.wall_offset),
+        hang=pack_hang(term.hang),
+        port_levels=port_levels(term.links),
+        lost_seconds=lost.seconds,
+        lost_steps=lost.steps,
     )
 
 
-def _checkpoint(term: Term, job: Job, now: float) -> pb.LastCheckpoint | None:
+def _accounts(job: Job, wall: float) -> pb.Accounts | None:
+    """What the job's time has gone into up to now."""
+    accounts = job.accounts
+    if not accounts.since:
+        return None
+    found = goodput(accounts, wall)
+    return pb.Accounts(
+        total_seconds=found.total,
+        seconds={USEFUL: found.useful, **found.lost},
+        activity=accounts.activity,
+        activity_seconds=max(0.0, wall - accounts.began),
+        restarts=accounts.restarts,
+    )
+
+
+def _exits(job: Job) -> list[pb.RankExit]:
+    """The ends of the generation's ranks; those that failed first."""
+    statuses = (view.status for view in job.nodes.values() if view.status is not None)
+    ends = [end for status in statuses if status.generation == job.generation for end in status.exits]
+    ends.sort(key=lambda end: end.exit_code == 0)
+    return [
+        pb.RankExit(local_rank=e.local_rank, rank=e.rank, pid=e.pid, exit_code=e.exit_code, time=e.time)
+        for e in ends[:MOST_RANKS]
+    ]
+
+
+def _checkpoint(job: Job, lost: Cost, now: float) -> pb.LastCheckpoint | None:
     last = job.checkpoint
     if last is None:
         return None
-    lost = cost(job, max((view.progress.step for view in term.ranks), default=-1), now)
     return pb.LastCheckpoint(
         step=last.step,
         generation=last.generation,
@@ -134,17 +190,19 @@ def _line(term: Term, job: Job, view: NodeView) -> pb.NodeLine:
     )
 
 
-def _ranks(job: Job, views: Sequence[RankView], missed: Mapping[int, int]) -> list[pb.RankLine]:
+def _ranks(
+    job: Job, views: Sequence[RankView], missed: Mapping[int, int], slow: Mapping[int, float]
+) -> list[pb.RankLine]:
     statuses = (view.status for view in job.nodes.values() if view.status is not None)
     starts = {s.rank: s for status in statuses for s in status.starts if s.generation == job.generation}
-    lines = [_rank(view, missed.get(view.rank, 0)) for view in views]
+    lines = [_rank(view, missed.get(view.rank, 0), slow.get(view.rank, 0.0)) for view in views]
     for line in lines[:MOST_STARTS]:
         if start := starts.get(line.rank):
             line.start.CopyFrom(pack_start(start))
     return lines
 
 
-def _rank(view: RankView, awaited_by: int) -> pb.RankLine:
+def _rank(view: RankView, awaited_by: int, slower: float) -> pb.RankLine:
     told = view.progress
     waits = next((group.collective or "a collective" for group in told.groups if group.waiting), "")
     return pb.RankLine(
@@ -160,6 +218,7 @@ def _rank(view: RankView, awaited_by: int) -> pb.RankLine:
         waits_in=sendable(waits),
         progress_seconds=told.progress_age,
         awaited_by=awaited_by,
+        slower=slower,
     )
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from elaunch.rendezvous.records import Learnt
+from elaunch.rendezvous.memory import Learnt
 
 FLOOR = 60.0  # seconds
 START = 10.0  # floors: before a generation has got going; also a section's share of the deadline around it

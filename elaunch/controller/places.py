@@ -6,9 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from elaunch.controller.job import RankExit
+from elaunch.errors import DirectoryInUseError
+from elaunch.rendezvous.state import RankExit
 
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)', re.MULTILINE)
+_IN_USE = re.compile(rf"(?:[\w.]+\.)?{DirectoryInUseError.__name__}: (?P<why>.+)")
 _KIND = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?::|$)")
 
 # What no second attempt can mend: the program's text, or what is installed, is the same again.
@@ -27,10 +29,10 @@ HOPELESS = frozenset(
     }
 )
 
-# What all ranks raise at one line when one of them, its host or the network fails: nobody's code.
+# What all ranks raise at one line when one of them, its host or the network fails, or on purpose: nobody's code.
 _OUTSIDE = re.compile(
     r"\bnccl|\bgloo\b|\bDist\w*Error|connect|network|socket|\bpeer\b|time-?d? ?-?out|unreachable|CUDA error|\bECC\b"
-    r"|rendezvous|\bOSError|Input/output error|stale file handle",
+    r"|rendezvous|\bOSError|Input/output error|stale file handle|\bInjected\w*Error",
     re.IGNORECASE,
 )
 
@@ -71,3 +73,9 @@ def common_place(exits: Sequence[RankExit]) -> tuple[Place, tuple[int, ...]] | N
     if len(places) != 1 or any(exit.exit_code > 0 and exit.rank not in told for exit in exits):
         return None
     return places.pop(), tuple(sorted(told))
+
+
+def directory_in_use(exits: Sequence[RankExit]) -> str:
+    """What the ranks were told that found their directory of checkpoints another job's; "" where none did."""
+    found = (_IN_USE.match(exit.message.strip()) for exit in exits if exit.exit_code > 0)
+    return next((match["why"] for match in found if match), "")

@@ -8,7 +8,8 @@ from itertools import accumulate
 from elaunch.controller.job import Job, NodeView
 from elaunch.controller.rerouting import avoided
 from elaunch.controller.rewinding import recorded_step
-from elaunch.rendezvous.records import Member, Node, Plan, Reason
+from elaunch.rendezvous.plan import Member, Plan
+from elaunch.rendezvous.records import Node, Reason
 
 
 def make_plan(job: Job, nodes: Sequence[Node], reason: Reason) -> Plan:

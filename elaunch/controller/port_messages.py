@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from elaunch.controller.text import sendable
 from elaunch.links import PortReport, PortTrouble
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
@@ -27,15 +29,19 @@ def pack_port(report: PortReport) -> pb.PortReport:
 
 
 def unpack_port(message: pb.PortReport) -> PortReport:
-    """Raises ValueError on a state that this release does not know."""
+    """Raises ValueError on a state that this release does not know. Figures that cannot be are as good as none."""
     return PortReport(
         port=message.port,
         local_ranks=tuple(message.local_ranks),
         state=PortState(message.state) if message.state else PortState.ACTIVE,
         phys_state=message.phys_state,
-        rate=message.rate if message.HasField("rate") else None,
-        sent=message.sent if message.HasField("sent") else None,
-        received=message.received if message.HasField("received") else None,
-        rose=dict(message.rose),
+        rate=_figure(message.rate) if message.HasField("rate") else None,
+        sent=_figure(message.sent) if message.HasField("sent") else None,
+        received=_figure(message.received) if message.HasField("received") else None,
+        rose={name: rise for name, rise in message.rose.items() if rise >= 0},
         troubles=tuple(PortTrouble(trouble.code, trouble.text) for trouble in message.troubles),
     )
+
+
+def _figure(value: float) -> float | None:
+    return value if 0 <= value < math.inf else None

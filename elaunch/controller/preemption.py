@@ -4,4 +4,6 @@ from __future__ import annotations
 
 EXIT_WORK_REMAINS = 85  # ERESTART of errno.h: start it again
 WARNED = "time_nearly_up"  # a warning signal: there is time left
+LEFT = "node_left"  # of several nodes only some are stopped
+NODE_REPLACED = "node_replaced"  # SIGTERM to a node in whose place the scheduler puts another: the rest waits for it
 TERMINATED = "terminated"  # SIGTERM: the scheduler kills what is there when its own grace is over

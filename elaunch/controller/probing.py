@@ -14,7 +14,8 @@ from dataclasses import replace
 
 from elaunch.controller.job import Job, NodeView, Probing
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import DeadPort, Node
+from elaunch.rendezvous.plan import DeadPort
+from elaunch.rendezvous.records import Node
 from elaunch.topology.probe.facts import Finding, NodeFacts, Report, several_ways
 
 BOUND = 3.0  # seconds from the wish to probe to the start, at most

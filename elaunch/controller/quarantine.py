@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from elaunch.controller.restarts import Cause
-from elaunch.rendezvous.records import Fault as Fault
-from elaunch.rendezvous.records import HostRecord as HostRecord
+from elaunch.rendezvous.memory import Fault as Fault
+from elaunch.rendezvous.memory import HostRecord as HostRecord
 from elaunch.rendezvous.records import Node
 
 N = TypeVar("N", bound=Node)

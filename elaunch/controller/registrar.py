@@ -8,13 +8,14 @@ from typing import Protocol
 
 from elaunch.controller.commits import committed_step, is_current, ruled
 from elaunch.controller.history import Entry
-from elaunch.controller.job import Job, NodeStatus
+from elaunch.controller.job import Job
+from elaunch.controller.node_status import NodeStatus
 from elaunch.controller.restarting import RANK_FAILED
 from elaunch.controller.restarts import Cause
 from elaunch.controller.rewinding import restored
 from elaunch.controller.transitions import abort
 from elaunch.rendezvous.records import Phase, Reason
-from elaunch.reports import MISSING, RESTORED, RESTORING, Ask, Line, Receipts, Reply
+from elaunch.reports import INJECTION, MISSING, RESTORED, RESTORING, Ask, Line, Receipts, Reply
 
 STEP_MISSING = "from_step_missing"
 BURST = 20  # lines of one kind that a job's ranks may add to its history at once,
@@ -115,7 +116,9 @@ class Registrar:
                 entries += self._restored(line, host)
                 return restored(job, line.step)
             return replace(job, restored=line.step)
-        if (text := self._room_for(line.kind, f"rank {line.rank} ({host}): {line.text}", now)) is not None:
+        said = f"rank {line.rank} ({host}): {line.text}" if line.rank >= 0 else f"{host}: {line.text}"
+        # Of injections none is left out: an operator asked for each, and whoever judges the job goes by them.
+        if (text := said if line.kind.startswith(INJECTION) else self._room_for(line.kind, said, now)) is not None:
             entries.append(Entry(line.kind, text, line.generation))
         if line.kind == MISSING and current and job.plan is not None and job.plan.from_step >= 0:
             return _without_step(job, line, now)

@@ -8,9 +8,9 @@ import structlog
 
 from elaunch.clock import Clock
 from elaunch.controller.agreement import policy_of
-from elaunch.controller.job import Policy
 from elaunch.controller.leader import Term
 from elaunch.controller.overview import Signs
+from elaunch.controller.policy import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.errors import AmbiguousError, ConflictError, DeposedError, EtcdLostError, EtcdRefusedError
 from elaunch.rendezvous.election import Leadership

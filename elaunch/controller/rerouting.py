@@ -8,7 +8,9 @@ from dataclasses import replace
 from elaunch.controller.job import Job
 from elaunch.controller.transitions import abort
 from elaunch.links import BROKEN
-from elaunch.rendezvous.records import AvoidedPort, LinkFault, Phase, Reason
+from elaunch.rendezvous.memory import LinkFault
+from elaunch.rendezvous.plan import AvoidedPort
+from elaunch.rendezvous.records import Phase, Reason
 
 REPORT = "report"
 RESTART = "restart"

@@ -5,7 +5,8 @@ Three things bound restarts. The *budget* is ``--max-restarts``, torchrun's opti
 loop* is a row of generations that got nowhere, whatever ended them, so that neither a new node nor an early end of the
 budget's window lets a broken program restart for ever; it stops with exit code 93, which schedulers can be told not to
 requeue. A *code error* is the same exception at the same line on all ranks: the program's, not a machine's; or that of
-the checkpoint that both generations went on from, which is then tried without.
+the checkpoint that both generations went on from, which is then tried without. A directory of checkpoints that another
+job has taken is nobody's fault that a restart could mend.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from elaunch.controller.job import History, RankExit
-from elaunch.controller.places import common_place
+from elaunch.controller.places import common_place, directory_in_use
 from elaunch.controller.suspects import reckoned, suspected
+from elaunch.errors import DirectoryInUseError
+from elaunch.rendezvous.memory import History
 from elaunch.rendezvous.records import Reason
+from elaunch.rendezvous.state import RankExit
 
 EXIT_CRASH_LOOP = 93  # "do not requeue": the number that other fault-tolerant launchers use for it
 MOST_KEPT = 1000  # restarts that a history remembers
@@ -31,6 +34,7 @@ class Cause(str, Enum):
     PREEMPTION = "preemption"
     HANG = "hang"
     CRASH_LOOP = "crash_loop"
+    DIRECTORY_IN_USE = "directory_in_use"
     MEMBERSHIP = "membership"
     OPERATOR = "operator"
 
@@ -101,6 +105,8 @@ def decide(policy: RestartPolicy, history: History, ending: Ending, now: float) 
     cause, text, hopeless = _cause(history, ending, advanced)
     if hopeless and policy.suspect_after and 0 <= ending.restored == history.returned_to:
         after, hopeless = suspected(after, ending.restored), False
+    if told := directory_in_use(ending.exits):
+        return _stop(after, Cause.DIRECTORY_IN_USE, told, DirectoryInUseError.exit_code)
     if hopeless:
         return _stop(after, cause, text, ending.exit_code)
     if not cause.fault:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.job import Job
-from elaunch.rendezvous.records import UNTOLD, Checkpoint, Rewind
+from elaunch.rendezvous.plan import Rewind
+from elaunch.rendezvous.records import Checkpoint
+from elaunch.rendezvous.state import UNTOLD
 
 MOST = 16  # that are remembered
 

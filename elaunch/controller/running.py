@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elaunch.controller.job import Job, NodeView, RunPhase
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.node_status import RunPhase
+from elaunch.controller.preemption import LEFT, NODE_REPLACED
 from elaunch.controller.roster import all_members, all_succeeded, eligible, fewest, leaving_reason, member_views, names
 from elaunch.controller.transitions import abort, end, succeed
 from elaunch.rendezvous.records import Phase, Reason
@@ -35,8 +37,8 @@ def _shrink(job: Job, view: NodeView, now: float) -> Job:
     status = view.status
     assert status is not None
     rest = job.ready + len([v for v in job.nodes.values() if v.status is None and not v.barred])
-    if rest >= fewest(job):
-        return abort(job, now, Reason("node_left", f"node {view.node.host} was asked to leave"))
+    if rest >= fewest(job) or (rest and status.leaving_code == NODE_REPLACED):
+        return abort(job, now, Reason(LEFT, f"node {view.node.host} was asked to leave"))
     text = leaving_reason(view)
     if rest:
         text += f"; {rest} nodes would be left of at least {fewest(job)}"

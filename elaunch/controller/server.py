@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,15 @@ from google.protobuf.message import DecodeError
 
 from elaunch.controller.access import OPEN, Access, Role, Security
 from elaunch.controller.admission import admit
+from elaunch.controller.command_messages import serialized
 from elaunch.controller.counters import Counters
 from elaunch.controller.credentials import server_credentials
 from elaunch.controller.leader import NOT_LEADING, Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, serialized, unpack_agent
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, unpack_agent
 from elaunch.controller.operator_server import operator_handler
 from elaunch.controller.streams import Outbox
 from elaunch.errors import StartError
+from elaunch.metrics.recovery import Recovery
 from elaunch.progress import Heartbeat
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.waiting import within
@@ -62,38 +65,60 @@ class ControlServer:
         """``nodes`` is how many streams there may be; this process may open as many files from now on, if it can."""
         self.counters = Counters()
         self.security = security
+        self.recovered: Callable[[Recovery], None] | None = None
+        """Hears of the recoveries of all jobs that are led here."""
         self._served: dict[str, Served] = {}
-        self._server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", _room(nodes))])
-        service, method = METHOD.removeprefix("/").split("/")
-        handler = grpc.stream_stream_rpc_method_handler(self._attach)
-        streams = grpc.method_handlers_generic_handler(service, {method: handler})
-        self._server.add_generic_rpc_handlers((streams, operator_handler(self._admit)))
+        self._room = _room(nodes)
+        # Made when it is started: gRPC has no word for the end of one that never was, and complains of it as the
+        # interpreter goes down.
+        self._server: grpc.aio.Server | None = None
 
     async def start(self, host: str, port: int = 0) -> int:
         """Listen on ``host``, an address, and ``port``, 0 for a free one; the port. Raises StartError, UsageError."""
         address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        tls = self.security.tls
+        tls, server = self.security.tls, self._made()
         try:
             if tls is None:
-                bound = self._server.add_insecure_port(address)
+                bound = server.add_insecure_port(address)
             else:
-                bound = self._server.add_secure_port(address, server_credentials(tls))
+                bound = server.add_secure_port(address, server_credentials(tls))
         except RuntimeError:
             raise StartError(f"cannot listen on {address} for the other nodes") from None
-        await self._server.start()
+        await server.start()
+        self._server = server
         return bound
 
     def serve(self, job: str, term: Term, token: str) -> None:
         """Answer the streams of ``job`` on behalf of ``term``, whose record in etcd publishes ``token``."""
         self._served[job_mark(job)] = Served(term, self.security.access.in_term(token))
         term.counters, term.access = self.counters, self.security.access
+        if self.recovered is not None:
+            term.hear_recoveries(self.recovered)
+
+    def leads(self) -> list[tuple[str, Term]]:
+        """The jobs that this process leads, by name, with their terms."""
+        return sorted(((served.term.name, served.term) for served in self._served.values()), key=lambda pair: pair[0])
+
+    def led(self, job: str) -> Term | None:
+        """The term of ``job`` that this process serves, if it leads the job."""
+        served = self._served.get(job_mark(job))
+        return served.term if served is not None else None
 
     def pause(self, job: str) -> None:
         """Refuse the streams of ``job``: this process does not lead it."""
         self._served.pop(job_mark(job), None)
 
     async def stop(self) -> None:
-        await self._server.stop(grace=0.5)
+        if self._server is not None:
+            await self._server.stop(grace=0.5)
+
+    def _made(self) -> grpc.aio.Server:
+        service, method = METHOD.removeprefix("/").split("/")
+        handler = grpc.stream_stream_rpc_method_handler(self._attach)
+        streams = grpc.method_handlers_generic_handler(service, {method: handler})
+        server = grpc.aio.server(options=[*OPTIONS, ("grpc.max_allowed_incoming_connections", self._room)])
+        server.add_generic_rpc_handlers((streams, operator_handler(self._admit)))
+        return server
 
     async def _attach(self, _: Any, context: Context) -> None:
         term = await self._admit(context)

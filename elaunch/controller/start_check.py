@@ -15,7 +15,7 @@ from elaunch.controller.blame import Hang
 from elaunch.controller.hang import ALL_WAITING
 from elaunch.controller.signs import HUNG
 from elaunch.progress import INIT
-from elaunch.start_record import DOES, IMPORTING, LEFT, PHASES, StartRecord
+from elaunch.start_record import CHECKED, DOES, IMPORTING, LEFT, PHASES, StartRecord
 from elaunch.start_rules import claim_of, disagreement, ranks
 
 START_CHECK = "start_check"
@@ -39,6 +39,7 @@ class Starts:
         self._seen: dict[int, _Seen] = {}
         self._conflict = ""
         self._stale = True
+        self._through = self._inside = 0  # ranks that have their process group, and that are on their way to it
 
     def hear(self, node_id: str, starts: Iterable[StartRecord], now: float) -> None:
         """What a node's status tells; records of another generation are left out."""
@@ -47,11 +48,15 @@ class Starts:
             if record.generation == self._generation and (old is None or old.record != record):
                 self._seen[record.rank] = _Seen(record, node_id, now)
                 self._stale = True
+                self._through += _is_through(record) - (old is not None and _is_through(old.record))
+                self._inside += record.inside - (old is not None and old.record.inside)
 
     def forget(self, node_id: str) -> None:
         """The node is gone."""
         self._seen = {rank: seen for rank, seen in self._seen.items() if seen.node_id != node_id}
         self._stale = True
+        self._through = sum(_is_through(seen.record) for seen in self._seen.values())
+        self._inside = sum(seen.record.inside for seen in self._seen.values())
 
     def refusal(self, now: float) -> str:
         """Why these ranks will never be one group; "" while they may."""
@@ -89,12 +94,31 @@ class Starts:
         return told_phases({rank: known.get(rank, IMPORTING) for rank in range(self._world_size)})
 
     @property
+    def through(self) -> float | None:
+        """Since when all ranks have their process group; None while one has not."""
+        return self._last if self._through and self._through >= self._world_size else None
+
+    @property
+    def known(self) -> bool:
+        """Whether any rank has told of its start."""
+        return bool(self._seen)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a rank is inside of ``init_process_group``."""
+        return self._inside > 0
+
+    @property
     def _records(self) -> list[StartRecord]:
         return [self._seen[rank].record for rank in sorted(self._seen)]
 
     @property
     def _last(self) -> float:
         return max((seen.since for seen in self._seen.values()), default=0.0)
+
+
+def _is_through(record: StartRecord) -> bool:
+    return record.phase in (CHECKED, LEFT)
 
 
 def conflict(records: Sequence[StartRecord], world_size: int) -> str:

@@ -12,7 +12,9 @@ from elaunch.controller.operations import OVER
 from elaunch.errors import BadRecordError, CommandRefusedError, JobFinishedError, NoSuchJobError
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import ROOT, JobKeys
-from elaunch.rendezvous.records import Checkpoint, Leader, Node, Phase, Plan, Spec, State, read
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Checkpoint, Leader, Node, Phase, Spec, read
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import KeyValue, Store
 
 R = TypeVar("R")
@@ -47,6 +49,13 @@ class Overview:
         if state is None or not any(node.node_id in members for node in self.nodes):
             return Phase.WAITING.value
         return state.phase.value
+
+    @property
+    def limits(self) -> tuple[int | None, int | None]:
+        """The numbers of nodes that the job may have: an operator's, else the spec's."""
+        if self.state and self.state.max_nodes and not self.over:
+            return self.state.min_nodes, self.state.max_nodes
+        return (self.spec.min_nodes, self.spec.max_nodes) if self.spec else (None, None)
 
     @property
     def over(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elaunch.rendezvous.records import History
+from elaunch.rendezvous.memory import History
 
 MOST = 16  # suspects that are remembered
 

@@ -7,21 +7,26 @@ the thousand, so judging is not done for each, but at a pace of its own.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from elaunch.controller.blame import Hang
 from elaunch.controller.deadlines import Deadlines
 from elaunch.controller.findings import Finding
 from elaunch.controller.hang import diagnose
-from elaunch.controller.job import Job, NodeStatus, Policy
+from elaunch.controller.hang_report import HangReport, reported
+from elaunch.controller.job import Job
 from elaunch.controller.links import Links
 from elaunch.controller.liveness import Liveness, Silent
+from elaunch.controller.node_status import NodeStatus
 from elaunch.controller.patience import Patience
+from elaunch.controller.policy import Policy
 from elaunch.controller.sightings import RankView, Sightings
 from elaunch.controller.start_check import Starts
 from elaunch.controller.straggler import Straggler, StragglerPolicy, Stragglers
 from elaunch.progress import Heartbeat
-from elaunch.rendezvous.records import Learnt, Phase
+from elaunch.rendezvous.memory import Learnt
+from elaunch.rendezvous.records import Phase
 
 PACE = 0.5  # seconds between two judgements, and as long for each so many ranks:
 RANKS_PER_PACE = 4096
@@ -61,6 +66,15 @@ class Vigil:
         self._followed = (False, 0)
         self.stale = 0
         self.step = -1
+        self.report: HangReport | None = None
+        """The last hang that was found."""
+        self.first: tuple[int, float] | None = None
+        """The first step that a rank of the generation has told, and when."""
+
+    @property
+    def starts(self) -> Starts:
+        """What is known of the generation's start."""
+        return self._starts
 
     @property
     def generation(self) -> int:
@@ -71,6 +85,11 @@ class Vigil:
     def views(self) -> tuple[RankView, ...]:
         """Every rank that was heard of."""
         return self._sightings.views()
+
+    @property
+    def stragglers(self) -> Mapping[int, float]:
+        """The ranks that are stragglers now, each with the ratio at which it was told."""
+        return self._stragglers.ranks
 
     def age(self, node_id: str, now: float) -> float:
         """Seconds since the last heartbeat of a node."""
@@ -95,7 +114,7 @@ class Vigil:
             self._starts = Starts(job.generation, job.plan.world_size if job.plan else 0)
             self._stragglers = Stragglers(self._straggling)
             self._deadlines.begin(job.generation)
-            self.step = -1
+            self.step, self.first = -1, None
         self.links.follow(job.members if running else (), job.nodes)
         expected = {m.node_id: m.host for m in job.members} if running else {}
         for node_id in self._hosts.keys() - expected.keys():
@@ -111,8 +130,10 @@ class Vigil:
         """Whether a heartbeat of this node and generation is not stale."""
         return node_id in self._hosts and generation == self._sightings.generation
 
-    def hear_starts(self, status: NodeStatus, now: float) -> None:
-        """Take in what a status tells of starts."""
+    def hear_starts(self, status: NodeStatus, now: float, host: str = "") -> None:
+        """Take in what a status of ``host`` tells of starts, and of what was saved of a hang."""
+        if self.report is not None:
+            self.report.hear(status, host)
         if status.node_id in self._hosts:
             self._starts.hear(status.node_id, status.starts, now)
 
@@ -123,6 +144,8 @@ class Vigil:
             self.stale += 1
             return False
         self.step = max((self.step, *(rank.step for rank in beat.ranks)))
+        if self.first is None and self.step >= 0:
+            self.first = self.step, now
         self._deadlines.observe(beat, now)
         self.links.hear(beat)
         self._liveness.heard(beat.node_id, now, beat.interval)
@@ -147,7 +170,9 @@ class Vigil:
         hang = self._starts.explained(diagnose(views, limits)) or self._starts.overdue(limits.hang, now)
         refusal = self._starts.refusal(now)
         if hang is not None:
-            return Judgement(self._related(hang), news, (), links, refusal)
+            hang = self._related(hang)
+            self.report = reported(hang, self.generation, views, wall)
+            return Judgement(hang, news, (), links, refusal)
         stragglers = tuple(map(self._straggler_related, self._stragglers.observe(views)))
         return Judgement(None, news, stragglers, links, refusal)
 

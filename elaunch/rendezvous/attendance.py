@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from elaunch.errors import AmbiguousError, JoinTimeoutError, LeaseLostError, RendezvousError
 from elaunch.rendezvous.outlook import Outlook, closed_key
+from elaunch.rendezvous.plan import Plan
 from elaunch.rendezvous.presence import Presence, Site
-from elaunch.rendezvous.records import Plan, Reason, encode
+from elaunch.rendezvous.records import Reason, encode
 from elaunch.rendezvous.rounds import Participant, View, news
 from elaunch.rendezvous.store import Compare, Field, Put
 from elaunch.rendezvous.waiting import within

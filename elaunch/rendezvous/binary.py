@@ -31,6 +31,11 @@ class EtcdBinary:
         """Whether a member that was killed comes back as it was: 3.5.0 to 3.5.2 may not (see docs/etcd.md)."""
         return not (3, 5, 0) <= self.order < (3, 5, 3)
 
+    @property
+    def wakes_well(self) -> bool:
+        """Whether a leader that was frozen leaves leases alone that its successor has renewed (see docs/etcd.md)."""
+        return not (self.order < (3, 4, 31) or (3, 5, 0) <= self.order < (3, 5, 13))
+
 
 @functools.cache
 def find_etcd() -> EtcdBinary:

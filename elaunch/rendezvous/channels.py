@@ -51,6 +51,7 @@ class Channels:
     clock: Clock
     _channels: dict[Endpoint, Channel] = field(default_factory=dict)
     _turn: int = 0
+    _turned: asyncio.Event = field(default_factory=asyncio.Event)
     _token: str | None = None
     _last_error: str = "no answer"
     _auth_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -101,6 +102,18 @@ class Channels:
         self._last_error = f"{away_from.text}: {why}"
         if self.endpoint == away_from:
             self._turn += 1
+            self._turned.set()
+            self._turned = asyncio.Event()
+
+    @property
+    def turn(self) -> int:
+        """Changes when a call leaves the endpoint whose turn it was, which may have fallen silent."""
+        return self._turn
+
+    async def turned(self, since: int) -> None:
+        """Returns once ``turn`` is not ``since`` any more."""
+        while self._turn == since:
+            await self._turned.wait()
 
     async def metadata(self, endpoint: Endpoint) -> Metadata:
         """What identifies us, fetched where it is not at hand."""

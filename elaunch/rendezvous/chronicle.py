@@ -15,7 +15,8 @@ from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.home import SavedMembers, SavedState
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.order import Order
-from elaunch.rendezvous.records import State, decode, encode
+from elaunch.rendezvous.records import decode, encode
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import KeyValue, Put, absent
 from elaunch.rendezvous.trio_view import MemberList
 from elaunch.rendezvous.waiting import within

@@ -20,9 +20,32 @@ def default_state_dir(job: str, port: int, address: str = "") -> Path:
 
     A member that joins has one by its ``address``: a home may be shared by all hosts.
     """
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    name = "-".join([quote(job, safe="")[:150], str(port), *([quote(address, safe="")] if address else [])])
-    return Path(base).expanduser() / "elaunch" / name
+    given = os.environ.get("XDG_STATE_HOME")
+    base = Path(given).expanduser() / "elaunch" if given else _state_of_user()
+    return base / "-".join([quote(job, safe="")[:150], str(port), *([quote(address, safe="")] if address else [])])
+
+
+def _state_of_user() -> Path:
+    """Below the user's home. A container's user may have none, or one that is read-only: then below /tmp."""
+    with contextlib.suppress(RuntimeError):
+        base = Path.home() / ".local" / "state" / "elaunch"
+        there = next(place for place in (base, *base.parents) if os.path.exists(place))  # without an error of its own
+        if os.access(there, os.W_OK):
+            return base
+    return _own_folder() / "state"
+
+
+def _own_folder() -> Path:
+    return Path(f"/tmp/elaunch-{os.getuid()}")
+
+
+def _make_own_folder() -> None:
+    """What this user's processes of a host share. Raises UsageError where another user can write there."""
+    folder = _own_folder()
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise UsageError(f"rendezvous: {folder} is not a directory that only you can write; remove it")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +108,6 @@ class Meeting:
     address: str = ""
 
     @property
-    def _directory(self) -> Path:
-        return Path(f"/tmp/elaunch-{os.getuid()}")
-
-    @property
     def _name(self) -> str:
         # A network namespace has ports of its own, and may share /tmp.
         return "-".join([str(self.port), str(_network()), *([self.address] if self.address else [])])
@@ -96,24 +115,18 @@ class Meeting:
     @property
     def socket(self) -> Path:
         """The keeper's socket."""
-        return self._directory / f"{self._name}.sock"
+        return _own_folder() / f"{self._name}.sock"
 
     def try_lock(self) -> int | None:
         """The right to be the keeper, as a file descriptor, or None if it is taken. Its heirs hold it too."""
-        self._make_directory()
-        lock = os.open(self._directory / f"{self._name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        _make_own_folder()
+        lock = os.open(_own_folder() / f"{self._name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(lock)
             return None
         return lock
-
-    def _make_directory(self) -> None:
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        found = self._directory.lstat()
-        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-            raise UsageError(f"rendezvous: {self._directory} is not a directory that only you can write; remove it")
 
 
 def _network() -> int:

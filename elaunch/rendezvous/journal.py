@@ -64,7 +64,11 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """One line of a job's history. ``code`` for a machine, ``text`` for a person, ``time`` in wall-clock seconds."""
+    """One line of a job's history. ``code`` for a machine, ``text`` for a person, ``time`` in wall-clock seconds.
+
+    ``spans`` are the seconds of a recovery's phases that are over by it (:data:`elaunch.metrics.goodput.PHASES`), and
+    of the work that was lost.
+    """
 
     seq: int
     time: float
@@ -73,11 +77,12 @@ class Happening:
     generation: int = 0
     who: str = ""
     why: str = ""
+    spans: dict[str, float] = field(default_factory=dict)
 
 
 def one_line(text: str) -> str:
-    """A text that comes from outside, as one line that is not too long."""
-    return " ".join(text.split())[:LONGEST].rstrip()
+    """A text that comes from outside, as one line that is not too long, of characters that messages take."""
+    return " ".join(text.encode(errors="replace").decode().split())[:LONGEST].rstrip()
 
 
 def decode_operation(value: bytes, order: int) -> Operation:
@@ -99,13 +104,15 @@ def decode_happening(value: bytes) -> Happening:
     data = _members(value, Happening.__slots__)
     if any(not isinstance(member, _HAPPENING.get(name, str)) for name, member in data.items()):
         raise ValueError("not a Happening: a value is of the wrong kind")
+    if any(isinstance(s, bool) or not isinstance(s, int | float) for s in data.get("spans", {}).values()):
+        raise ValueError("not a Happening: a phase has no number of seconds")
     happening: Happening = _make(Happening, data)
     if not 0 <= happening.time < _YEAR_3000:
         raise ValueError("not a Happening: its time is none")
     return happening
 
 
-_HAPPENING: dict[str, Any] = {"seq": int, "generation": int, "time": (int, float)}
+_HAPPENING: dict[str, Any] = {"seq": int, "generation": int, "time": (int, float), "spans": dict}
 _KINDS: dict[str, Any] = {
     "id": str,
     "kind": str,

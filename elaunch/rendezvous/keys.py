@@ -72,6 +72,10 @@ class JobKeys:
         """What a node says of the member that it keeps, on the node's lease."""
         return self.berths + node_id
 
+    def picture(self, digest: str) -> str:
+        """What machines of this digest look like: SVG, compressed; written by the first of them, create-only."""
+        return f"{self.prefix}pictures/{digest}"
+
     @property
     def events(self) -> str:
         return self.prefix + "events/"

@@ -9,7 +9,8 @@ from typing import NoReturn
 
 from elaunch.errors import CompactedError
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Plan, read
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import read
 from elaunch.rendezvous.rounds import Participant, View
 from elaunch.rendezvous.store import Change, KeyValue, Snapshot, Store
 from elaunch.rendezvous.waiting import within

@@ -25,8 +25,9 @@ from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.lease import Lease
 from elaunch.rendezvous.outlook import Outlook, closed_key
-from elaunch.rendezvous.records import Leader, Phase, Spec, State, encode
+from elaunch.rendezvous.records import Leader, Phase, Spec, encode
 from elaunch.rendezvous.rounds import Limits, Participant, Verdict, View, decide, make_plan
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Compare, Delete, Field, Op, Put, Store, absent
 from elaunch.rendezvous.waiting import beside
 

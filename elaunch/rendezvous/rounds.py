@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elaunch.rendezvous.records import Member, Node, Plan, Reason
+from elaunch.rendezvous.plan import Member, Plan
+from elaunch.rendezvous.records import Node, Reason
 from elaunch.rendezvous.seating import order
 
 ROLE = "torchrun"

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from elaunch.rendezvous.records import Member, Node
+from elaunch.rendezvous.plan import Member
+from elaunch.rendezvous.records import Node
 
 N = TypeVar("N", bound=Node)
 

@@ -38,8 +38,9 @@ from elaunch.rendezvous.attendance import Attendance, RunClosedError
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.loopthread import LoopThread
+from elaunch.rendezvous.plan import Plan
 from elaunch.rendezvous.presence import Site
-from elaunch.rendezvous.records import Plan, Spec
+from elaunch.rendezvous.records import Spec
 from elaunch.rendezvous.rounds import ROLE, Participant
 from elaunch.rendezvous.torchrun_conf import Settings
 

@@ -44,11 +44,11 @@ async def watch(transport: Transport, prefix: str, start_revision: int) -> Async
     cursor = Cursor(prefix, start_revision)
     failures = refusals = 0
     while True:
-        endpoint = transport.endpoint
+        endpoint, turn = transport.endpoint, transport.turn
         metadata: Metadata = ()
         try:
             metadata = await transport.metadata(endpoint)
-            async for events in _stream(transport, endpoint, metadata, cursor):
+            async for events in _stream(transport, endpoint, turn, metadata, cursor):
                 failures = refusals = 0
                 if events:
                     yield events
@@ -68,7 +68,7 @@ async def watch(transport: Transport, prefix: str, start_revision: int) -> Async
 
 
 async def _stream(
-    transport: Transport, endpoint: Endpoint, metadata: Metadata, cursor: Cursor
+    transport: Transport, endpoint: Endpoint, turn: int, metadata: Metadata, cursor: Cursor
 ) -> AsyncGenerator[list[pb.Event], None]:
     """One stream on one endpoint until it is lost; an empty list is a sign of life."""
     ordered: bool | None = None  # asked of the server when it first matters: most streams never are silent
@@ -81,7 +81,9 @@ async def _stream(
         _check(created, cursor)
         yield []
         while True:
-            answer = await _read_or_probe(stream, transport.call_timeout)
+            answer = await _read_or_probe(stream, transport, turn)
+            if answer.watch_id == _BROADCAST:
+                turn = transport.turn  # asked, it has answered: what else comes may have been on its way for long
             _check(answer, cursor)
             gathered.extend(answer.events)
             if answer.fragment:
@@ -128,20 +130,28 @@ def _check(answer: pb.WatchResponse, cursor: Cursor) -> None:
         cursor.revision = answer.header.revision + 1
 
 
-async def _read_or_probe(stream: Stream, timeout: float) -> pb.WatchResponse:
-    """The next answer; a stream that is silent for long is asked for one."""
+async def _read_or_probe(stream: Stream, transport: Transport, turn: int) -> pb.WatchResponse:
+    """The next answer; a stream that is silent for long is asked for one.
+
+    So it is where a call has given an endpoint up since ``turn``: a member that is frozen keeps a stream open.
+    """
     reading = asyncio.ensure_future(_read(stream, None))
+    turning = asyncio.ensure_future(transport.turned(turn))
     try:
-        done, _ = await asyncio.wait({reading}, timeout=IDLE)
-        if not done:
+        await asyncio.wait({reading, turning}, timeout=IDLE, return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
             request = pb.WatchRequest(progress_request=pb.WatchProgressRequest())
-            await write(stream, request, timeout)
-            done, _ = await asyncio.wait({reading}, timeout=IDLE)
-        if not done:
+            await write(stream, request, transport.call_timeout)
+            if not turning.done():
+                await asyncio.wait({reading, turning}, timeout=IDLE, return_when=asyncio.FIRST_COMPLETED)
+            if turning.done() and not reading.done():
+                await asyncio.wait({reading}, timeout=transport.call_timeout)
+        if not reading.done():
             raise TryAgainError("watch is silent")
         return reading.result()
     finally:
         reading.cancel()
+        turning.cancel()
 
 
 async def write(stream: StreamStreamCall[Q, A], request: Q, timeout: float) -> None:

@@ -22,7 +22,7 @@ def expand(text: str) -> tuple[str, ...]:
     is no such list, and for more than ``MOST`` names.
     """
     names: list[str] = []
-    for part in _split(text):
+    for part in split(text):
         names.extend(_names(part, MOST - len(names)))
     return tuple(names)
 
@@ -41,8 +41,8 @@ def counts(text: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def _split(text: str) -> list[str]:
-    """The parts between commas that are in no bracket."""
+def split(text: str) -> list[str]:
+    """The parts between commas that are in no bracket. Raises ValueError for an empty one, and bad brackets."""
     parts, depth, begin = [], 0, 0
     for at, letter in enumerate(text):
         if letter == "[":

@@ -126,6 +126,7 @@ def _add_first_path(path: str) -> None:
 def _run(body: Body) -> None:
     """Run the program and end as the interpreter would end it, by leaving the outermost frame."""
     uncaught: BaseException | None = None
+    rank = os.getpid()
     try:
         body()
     except SystemExit:
@@ -135,6 +136,10 @@ def _run(body: Body) -> None:
     # Reported out here, so that what the hook raises has no context, as with the interpreter.
     if uncaught is None:
         return
+    if isinstance(uncaught, Exception) and os.getpid() == rank:  # no child that the program has forked
+        from elaunch.worker.error_file import leave
+
+        leave(uncaught, _without_ours(uncaught.__traceback__))
     _report(uncaught)
     if isinstance(uncaught, KeyboardInterrupt):
         # The interpreter ends itself by SIGINT when this leaves the last frame; it was reported above.

@@ -53,6 +53,10 @@ def _claim(path: str) -> Page | None:
     page.signal = page.silent = 0
     page.step = -1
     page.write_sections(())
+    if inject := os.environ.get("ELAUNCH_INJECT"):  # only in a job that allows it
+        from elaunch.inject import points
+
+        points.begin(inject)
     return page
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from types import TracebackType
 
+from elaunch.inject import points
 from elaunch.progress_page import OpenSection
 from elaunch.worker import progress
 from elaunch.worker.spared import spare
@@ -25,6 +26,7 @@ def step(number: int) -> None:
     page = progress.attach()
     if page is not None:
         page.step = number
+        points.reached("step", number)
 
 
 class section:

@@ -10,8 +10,9 @@ import signal
 import time
 from collections.abc import Iterator
 
+from elaunch.beat_record import Beat
 from elaunch.progress import GroupProgress
-from elaunch.progress_page import Beat, Page
+from elaunch.progress_page import Page
 from elaunch.worker.claim import claim
 from elaunch.worker.groups import Groups
 from elaunch.worker.last_resort import LastResort

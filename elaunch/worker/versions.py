@@ -21,7 +21,7 @@ def versions(backend: str) -> dict[str, str]:
     libraries = [f"torch {torch.__version__}"]
     if "nccl" in backend and (nccl := _nccl()):
         libraries.append(f"NCCL {nccl}")
-    return {"driver": _driver(), "runtime": runtime, "libraries": ", ".join(libraries)}
+    return {"driver": driver(), "runtime": runtime, "libraries": ", ".join(libraries)}
 
 
 def _nccl() -> str:
@@ -32,8 +32,11 @@ def _nccl() -> str:
     return ".".join(map(str, torch.cuda.nccl.version()))
 
 
-def _driver() -> str:
-    """The kernel's: NVIDIA's file begins with ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  ...``."""
+def driver() -> str:
+    """The kernel's, "" for none.
+
+    NVIDIA's file begins with ``NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.54.03  ...``.
+    """
     try:
         words = _NVIDIA.read_text().split("\n", 1)[0].split()
         return next((f"NVIDIA {word}" for word in words if word[:1].isdigit() and word.count(".")), "")

@@ -22,7 +22,7 @@ MARK = "ELAUNCH_TEST_MARK"
 Event = dict[str, Any]
 
 
-def wait_until(what: str, condition: Callable[[], Any], seconds: float = 40.0) -> Any:
+def wait_until(what: str, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
     """The first true value of ``condition``; fails with ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
@@ -62,7 +62,7 @@ class Agent:
     def kill(self, signum: int = signal.SIGKILL) -> None:
         self.process.send_signal(signum)
 
-    def wait(self, seconds: float = 40.0) -> int:
+    def wait(self, seconds: float = 120.0) -> int:
         """The exit code."""
         try:
             return self.process.wait(seconds)
@@ -108,7 +108,7 @@ class Job:
         wanted = {**({"event": kind} if kind else {}), **values}
         return sorted((e for e in found if wanted.items() <= e.items()), key=lambda e: e["t"])
 
-    def steps_in(self, generation: int, world: int, seconds: float = 60.0) -> list[Event]:
+    def steps_in(self, generation: int, world: int, seconds: float = 120.0) -> list[Event]:
         """Wait until every rank of this generation has done a step in a world of this size."""
 
         def done() -> list[Event]:

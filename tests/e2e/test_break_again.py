@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Phase, Reason, State, encode
+from elaunch.rendezvous.records import Phase, Reason, encode
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Put
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Job, wait_until

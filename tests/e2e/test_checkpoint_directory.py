@@ -1,4 +1,7 @@
-"""Two jobs that are pointed at one directory of checkpoints: the second is refused, and says so in one line."""
+"""Two jobs that are pointed at one directory of checkpoints: the second is refused, and says so in one line.
+
+No restart would mend it: the job ends at once, with an exit code of its own.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 
 def test_the_second_job_is_refused(job: MakeJob) -> None:
-    options = ["--standalone", "--nproc-per-node=2", "--max-restarts=0"]
+    options = ["--standalone", "--nproc-per-node=2", "--max-restarts=3"]
     first = job(*options, "--rdzv-id=first", program=[str(PROGRAMS / "resaving.py")])
     second = job(*options, "--rdzv-id=second", program=[str(PROGRAMS / "resaving.py")])
     shared = str(first.out / "checkpoints")
     running = first.agent(CHECKPOINTS=shared)
     wait_until("the first job saves", lambda: list((first.out / "checkpoints").glob("step-*")), 60)
     refused = second.agent(CHECKPOINTS=shared)
-    assert refused.wait(60) == 1
+    assert refused.wait(60) == 97
     sentence = f"{shared}: job first generation 1 on "
     lines = refused.output().splitlines()
     assert any(f"elaunch.errors.DirectoryInUseError: {sentence}" in line for line in lines), lines
     told = [line for line in lines if line.startswith(f"checkpoint_refused: {sentence}")]
     assert len(told) == 1, refused.output()
     assert "give each job a directory of its own" in told[0]
+    assert any("directory_in_use" in line and sentence in line for line in lines), lines
+    assert len([line for line in lines if "checkpoint_refused" in line]) == 1, "it was not tried again"
     assert not list(second.out.glob("*.restored"))
     first.finish()
     assert running.wait() == 0, running.output()

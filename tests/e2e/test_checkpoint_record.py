@@ -186,6 +186,7 @@ def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str
     assert (last["step"], last["generation"], status["restored_step"]) == (8, 2, 6)
     assert last["path"].startswith(f"{one.out}/checkpoints/")
     assert last["bytes"] > 0
+    assert 0 < last["blocked"] < last["seconds"]
 
     (one.out / "poison").touch()
     assert elaunch("restart", "real", at).code == 0

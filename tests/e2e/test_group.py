@@ -7,7 +7,7 @@ import os
 import select
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from elaunch.agent.progress import Pages
 from elaunch.agent.spawner import Exit, RankStart, Spawner
 from elaunch.agent.status import StatusBoard
 from elaunch.controller.commands import Abort, Start
-from elaunch.controller.job import NodeStatus, RankExit, RunPhase
+from elaunch.controller.node_status import NodeStatus, RunPhase
 from elaunch.deadline_page import DeadlinePage
+from elaunch.rendezvous.state import RankExit
 from elaunch.rendezvous.waiting import beside
 from tests.e2e.spawning import PROGRAMS, environment, other_children, python
 
@@ -53,6 +54,7 @@ class Preparation:
         self.out = folder / "out"
         self.program = program
         self.logs: list[Logs] = []
+        self.announced = 0
 
     async def ranks(self, start: Start) -> tuple[list[RankStart], Logs]:
         self.logs.append(Logs())
@@ -61,11 +63,17 @@ class Preparation:
     def started(self, start: Start, pids: Mapping[int, int]) -> None:
         return
 
+    def ahead(self) -> None:
+        self.announced += 1
+
     async def look(self) -> None:
         pass
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         return RankExit(end.local_rank, start.rank0 + end.local_rank, end.pid, end.exit_code, end.time)
+
+    def failing(self, local_ranks: Iterable[int]) -> dict[int, float]:
+        return {}  # the programs here leave no error file
 
 
 class Node:
@@ -251,6 +259,7 @@ def test_an_exit_of_an_older_start_says_nothing_of_the_next(tmp_path: Path) -> N
         node.preparation.logs[0].shown.set()
         group.want(Abort(1, "test", "test"))
         await node.phase(RunPhase.STOPPED)
+        assert node.preparation.announced == 1, "what the next start needs is found out during the stop"
         group.want(start(2))
         await node.until(lambda now: (now.generation, now.phase) == (2, RunPhase.RUNNING))
         exits = node.spawners[0].exits()

@@ -91,7 +91,7 @@ def test_a_job_on_this_host_is_seen_restarted_and_aborted(job: MakeJob, tmp_path
     assert {e["signal"] for e in one.events("signal", generation=2)} == {signal.SIGUSR1, signal.SIGTERM}
     gone = elaunch("status", "here", **runtime)
     assert gone.code == 66
-    assert "no agent of yours runs job 'here' on this host" in gone.err
+    assert "no agent of yours runs job 'here' on this host: it is over, or runs elsewhere" in gone.err
     assert not list((tmp_path / "run" / "jobs").iterdir())
 
 

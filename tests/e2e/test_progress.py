@@ -167,7 +167,7 @@ def _spared(watched: Watched) -> None:
     """A rank without a handler would die of the signal: neither the page's word nor the kernel's alone will do."""
     watched.until("two ranks", lambda r: all(x.attached for x in r))
     witness, other = watched.pages.witnesses(time.monotonic(), {})
-    assert witness.sight.page.signal == STACKS_SIGNAL
+    watched.until("its handler", lambda _: witness.sight.page.signal == STACKS_SIGNAL)
     witness.sight.page.signal = 0
     assert not witness.interrupt()
     witness.sight.page.signal = STACKS_SIGNAL

@@ -12,7 +12,7 @@ from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Job, wait_until
 from tests.e2e.test_launch import free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(400)]  # kills must fall amid starts
 
 SEED = 20240229
 TTL = "lease_ttl=2,last_call_timeout=0.5"

@@ -94,7 +94,7 @@ class Hosts:
             return found if len(found) == world else []
 
         try:
-            return wait_until(f"generation {generation} on {world} ranks", ready, 30.0)
+            return wait_until(f"generation {generation} on {world} ranks", ready, 90.0)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.job.outputs()}") from None
 

@@ -13,8 +13,9 @@ from elaunch.errors import EtcdLostError, JoinTimeoutError, SpecMismatchError
 from elaunch.rendezvous.attendance import Attendance, RunClosedError
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
+from elaunch.rendezvous.plan import Plan
 from elaunch.rendezvous.presence import Site
-from elaunch.rendezvous.records import Plan, Spec
+from elaunch.rendezvous.records import Spec
 from elaunch.rendezvous.rounds import Limits, Participant
 from tests.etcd.running import run
 from tests.etcd.servers import Member
@@ -141,6 +142,7 @@ def test_a_spare_is_no_news_and_harms_nobody(etcd: Member) -> None:
     run(story())
 
 
+@pytest.mark.slow
 def test_a_closed_run_has_no_rounds_and_the_next_one_has(etcd: Member) -> None:
     async def story() -> None:
         async with scene(etcd, "closed", Limits(2, 2, 60.0)) as s:
@@ -204,6 +206,7 @@ def test_an_ended_lease_makes_the_node_join_again(etcd: Member) -> None:
     run(story())
 
 
+@pytest.mark.slow
 def test_an_etcd_that_is_gone_is_told(own_etcd: Member) -> None:
     async def story() -> None:
         async with scene(own_etcd, "gone", Limits(1, 1, 0.0), deadline=1.0) as s:
@@ -217,6 +220,7 @@ def test_an_etcd_that_is_gone_is_told(own_etcd: Member) -> None:
     run(story(), seconds=40.0)
 
 
+@pytest.mark.slow
 def test_a_crashed_run_is_followed_by_the_next_number(etcd: Member) -> None:
     async def story() -> None:
         async with scene(etcd, "crash", Limits(1, 2, 1.0)) as s:

@@ -16,8 +16,9 @@ from elaunch.errors import BadRecordError, ElaunchError, JobFinishedError
 from elaunch.rendezvous.election import Election, claim
 from elaunch.rendezvous.joining import join
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Leader, Node, Phase, Spec, State, decode
+from elaunch.rendezvous.records import Leader, Node, Phase, Spec, decode
 from elaunch.rendezvous.seats import await_seat
+from elaunch.rendezvous.state import State
 from tests.etcd.running import opened, run
 from tests.etcd.servers import Member
 from tests.etcd.world import WHO, World, until

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from elaunch.clock import SystemClock
-from elaunch.controller.job import NodeStatus
 from elaunch.controller.leader import Term
 from elaunch.controller.ledger import Ledger
+from elaunch.controller.node_status import NodeStatus
 from elaunch.errors import ConflictError, DeposedError
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys

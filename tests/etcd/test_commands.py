@@ -21,7 +21,8 @@ from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Leader, Node, Phase, Reason, State, encode
+from elaunch.rendezvous.records import Leader, Node, Phase, Reason, encode
+from elaunch.rendezvous.state import State
 from tests.etcd.running import run
 from tests.etcd.servers import Member
 from tests.etcd.world import WHO, World, until
@@ -246,6 +247,7 @@ def test_a_command_that_nobody_has_sealed_is_settled_though_it_is_said_to_be_acc
     play(test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("standing", [Standing.PENDING, Standing.ACCEPTED])
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_command_of_a_job_of_which_nobody_is_left_does_not_stay_open(play, standing: Standing, ended: bool) -> None:
@@ -269,6 +271,7 @@ def test_a_command_of_a_job_of_which_nobody_is_left_does_not_stay_open(play, sta
     play(test)
 
 
+@pytest.mark.slow
 def test_a_command_stands_while_somebody_may_lead_again(play) -> None:
     async def test(world: World) -> None:
         asked = await world.command("restart")

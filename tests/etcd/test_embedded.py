@@ -22,7 +22,8 @@ from elaunch.rendezvous import addresses, binary, embedded
 from elaunch.rendezvous.binary import EtcdBinary, find_etcd
 from elaunch.rendezvous.embedded import ensure_embedded, owns
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Phase, Reason, State, encode
+from elaunch.rendezvous.records import Phase, Reason, encode
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Put
 from tests.etcd.running import opened, run
 from tests.etcd.servers import Member, free_port
@@ -301,6 +302,7 @@ def test_sigterm_ends_the_keeper_and_keeps_the_data(agent, endpoint: str, tmp_pa
     assert (tmp_path / "state" / "data").exists()
 
 
+@pytest.mark.slow
 def test_a_port_taken_by_something_else_is_refused(endpoint: str, tmp_path: Path) -> None:
     with socket.socket() as other:
         other.bind(("127.0.0.1", int(endpoint.rpartition(":")[2])))
@@ -330,6 +332,7 @@ def test_another_job_is_told_whose_port_it_is(agent, endpoint: str) -> None:
     first.release()
 
 
+@pytest.mark.slow
 def test_a_job_whose_last_agent_is_dead_is_waited_for(agent, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its keeper goes on for a grace, and that is no reason to refuse the next job."""
     monkeypatch.setattr(embedded, "_IN_USE", 0.5)
@@ -378,6 +381,24 @@ def test_a_host_owns_its_names(host: str) -> None:
 @pytest.mark.parametrize("host", ["192.0.2.1", "0.0.0.0", "no-such-host.invalid", "a" * 300])
 def test_a_host_owns_no_other(host: str) -> None:
     assert not owns(host)
+
+
+@pytest.mark.parametrize(
+    ("version", "sound", "wakes_well"),
+    [
+        ("3.4.30", True, False),
+        ("3.4.31", True, True),
+        ("3.5.0", False, False),
+        ("3.5.2", False, False),
+        ("3.5.3", True, False),
+        ("3.5.12", True, False),
+        ("3.5.13", True, True),
+        ("3.6.1", True, True),
+    ],
+)
+def test_what_faults_an_etcd_has(version: str, sound: bool, wakes_well: bool) -> None:
+    found = EtcdBinary(Path("/etcd"), version)
+    assert (found.sound, found.wakes_well) == (sound, wakes_well)
 
 
 def test_the_newer_etcd_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

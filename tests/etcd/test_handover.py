@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from elaunch.progress import Heartbeat, RankProgress
-from elaunch.rendezvous.records import Learnt, Phase, State, decode
+from elaunch.rendezvous.memory import Learnt
+from elaunch.rendezvous.records import Phase, decode
+from elaunch.rendezvous.state import State
 from tests.etcd.world import World, until
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from contextlib import aclosing
+import time
+from contextlib import aclosing, suppress
 
 import pytest
 
@@ -111,6 +112,36 @@ def test_a_frozen_etcd_is_left_for_another(own_etcd: Member, etcd: Member) -> No
             assert kv is not None
             async with aclosing(store.watch("/frozen/", start_revision=kv.mod_revision)) as batches:
                 assert (await anext(batches))[1][0].kv.value == b"1"
+
+    run(body())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", [True, False], ids=["who waits for news", "who looks later"])
+def test_a_watch_leaves_a_frozen_etcd_as_soon_as_a_call_does(own_etcd: Member, etcd: Member, waits: bool) -> None:
+    """The stream itself stays open, and would be given up after the 13 s of gRPC's pings at the earliest."""
+
+    async def body() -> None:
+        async with (
+            opened(own_etcd.endpoint, etcd.endpoint) as store,
+            opened(etcd.endpoint) as there,
+            aclosing(store.watch("/left/", start_revision=1)) as batches,
+        ):
+            reading = asyncio.ensure_future(anext(batches))
+            await store.put("/left/here", b"1")
+            assert (await reading)[1][0].kv.key == "/left/here"
+            if waits:
+                reading = asyncio.ensure_future(anext(batches))
+                await asyncio.wait({reading}, timeout=0.2)
+            own_etcd.freeze()
+            began = time.monotonic()
+            await there.put("/left/there", b"2")
+            await store.put("/left/there", b"3")  # finds that the first is silent
+            if not waits:
+                reading = asyncio.ensure_future(anext(batches))
+            with suppress(CompactedError):  # the other is of another cluster: it may have forgotten what is asked for
+                assert (await asyncio.wait_for(reading, 12))[1][0].kv.key == "/left/there"
+            assert time.monotonic() - began < 8
 
     run(body())
 

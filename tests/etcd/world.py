@@ -13,9 +13,10 @@ import pytest
 
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import Abort, End, Leave, Signal, Start
-from elaunch.controller.job import Answer, NodeStatus, Policy, RunPhase
 from elaunch.controller.leader import Term
+from elaunch.controller.node_status import Answer, NodeStatus, RunPhase
 from elaunch.controller.operating import outcome, submit
+from elaunch.controller.policy import Policy
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.journal import Operation

@@ -8,12 +8,14 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -98,6 +100,8 @@ def loading(length: int, tail: Any, workers: int) -> tuple[ElasticSampler, DataL
 
 
 def variants() -> dict[str, Variant]:
+    random.seed(7)  # else of each fork it is another, until a checkpoint has been restored; numpy's is so as well
+    numpy.random.seed(7)
     torch.manual_seed(7)
     one: Any = DistributedDataParallel(network())
     sgd: Any = torch.optim.SGD(one.parameters(), lr=0.05, momentum=0.9, nesterov=True)

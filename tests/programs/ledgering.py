@@ -1,7 +1,9 @@
 """A program without torch that counts steps, keeps its place in a JSON file, and saves when it is given notice.
 
 $OUT is a directory that all hosts see. Rank 0 saves each fifth step, and the last one before it stops; each rank writes
-down its starts and its end in $OUT/starts.jsonl. It ends by itself after $STEPS steps, of 0.1 s each.
+down its starts and its end in $OUT/starts.jsonl. It ends by itself after $STEPS steps, of 0.1 s each, or once
+$OUT/finish is there; rank N fails while $OUT/fail-N is. With the argument ``record`` each checkpoint is recorded with
+the job's leader, and only each tenth step is saved.
 """
 
 import json
@@ -12,10 +14,13 @@ import time
 from pathlib import Path
 
 import elaunch
+from elaunch.worker import ledger
 
 OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 STEPS = int(os.environ.get("STEPS", "1000000"))
+RECORDED = sys.argv[1:] == ["record"]
+EVERY = 10 if RECORDED else 5
 SAVED = OUT / "checkpoint.json"
 
 
@@ -40,18 +45,20 @@ def save(step: int) -> None:
         draft = SAVED.with_suffix(".new")
         draft.write_text(json.dumps({"step": step}))
         draft.replace(SAVED)
+        if RECORDED:
+            ledger.commit(ledger.Commit(step, str(SAVED), "00"), 5.0)
 
 
 def main() -> None:
     step = json.loads(SAVED.read_text())["step"] if SAVED.exists() else 0
     record("start", step=step)
-    while step < STEPS:
+    while step < STEPS and not (OUT / "finish").exists():
         elaunch.step(step)
         time.sleep(0.1)
         step += 1
         if (OUT / f"fail-{RANK}").exists():
             sys.exit(3)
-        if step % 5 == 0:
+        if step % EVERY == 0:
             save(step)
         if elaunch.should_stop():
             save(step)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 import elaunch
 from elaunch.checkpoint import Checkpointer
-from elaunch.checkpoint.storages import posix
+from elaunch.checkpoint.storages import posix, posix_files
 
 OUT = Path(os.environ["OUT"])
 RANK = int(os.environ["RANK"])
@@ -29,7 +29,7 @@ def record(event: str, **values: object) -> None:
         file.write(json.dumps(line) + "\n")
 
 
-class SlowSink(posix.PosixSink):
+class SlowSink(posix_files.PosixSink):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._slow = path.suffix == ".distcp"
@@ -39,7 +39,7 @@ class SlowSink(posix.PosixSink):
         super().finish()
 
 
-class SlowSource(posix.PosixSource):
+class SlowSource(posix_files.PosixSource):
     def read_into(self, offset: int, view: memoryview) -> None:
         time.sleep(SECONDS)
         super().read_into(offset, view)

@@ -27,9 +27,10 @@ LINE = {
 def main() -> None:
     with (Path(os.environ["OUT"]) / f"{GENERATION}-{RANK}.jsonl").open("a") as file:
         file.write(json.dumps(LINE) + "\n")
-    print(f"out of {RANK}: keep")
-    print(f"out of {RANK}: drop")
-    print(f"err of {RANK}", file=sys.stderr)
+    # With their ends in one piece: print writes those by themselves, and another rank may come between.
+    print(f"out of {RANK}: keep\n", end="")
+    print(f"out of {RANK}: drop\n", end="")
+    print(f"err of {RANK}\n", end="", file=sys.stderr)
     wish = sys.argv[1] if len(sys.argv) > 1 else "end"
     if wish == "wait":
         while not (Path(os.environ["OUT"]) / "stop").exists():

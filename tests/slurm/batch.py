@@ -43,7 +43,7 @@ class Batch:
         wanted = {**({"event": kind} if kind else {}), **values}
         return [e for line in lines if line.endswith("}") and wanted.items() <= (e := json.loads(line)).items()]
 
-    def started(self, ranks: int, seconds: float = 60.0, **values: Any) -> list[Event]:
+    def started(self, ranks: int, seconds: float = 120.0, **values: Any) -> list[Event]:
         """Wait until so many ranks of one generation have started, and tell of them in the order of their ranks."""
 
         def whole() -> list[Event]:
@@ -59,7 +59,7 @@ class Batch:
         saved = self.out / "checkpoint.json"
         return int(json.loads(saved.read_text())["step"]) if saved.exists() else 0
 
-    def passes(self, step: int, seconds: float = 60.0) -> int:
+    def passes(self, step: int, seconds: float = 120.0) -> int:
         """Wait until there is a checkpoint of ``step`` or later; its step."""
         return self.wait(f"a checkpoint of step {step}", lambda: self.step_of() >= step and self.step_of(), seconds)
 
@@ -69,7 +69,7 @@ class Batch:
         found = re.search(r"JobState=(\S+)", told)
         return found[1] if found else ""
 
-    def becomes(self, *states: str, job: str | None = None, seconds: float = 60.0) -> str:
+    def becomes(self, *states: str, job: str | None = None, seconds: float = 120.0) -> str:
         """Wait until Slurm has the job in one of ``states``."""
         return self.wait(f"the job {states}", lambda: (s := self.state(job)) in states and s, seconds)
 
@@ -85,7 +85,7 @@ class Batch:
 
         self.wait("the job's next start", begun)
 
-    def wait(self, what: str, condition: Any, seconds: float = 60.0) -> Any:
+    def wait(self, what: str, condition: Any, seconds: float = 120.0) -> Any:
         try:
             return wait_until(what, condition, seconds)
         except AssertionError as error:
@@ -100,12 +100,15 @@ class Batch:
         """End all jobs, and see that nothing of them runs on any host."""
         for job in self.jobs:
             self.cluster.run("scancel", job, check=False)
-            self.wait(f"job {job} to be over", lambda job=job: self.state(job) not in _STANDING, 40)
+            self.wait(f"job {job} to be over", lambda job=job: self.state(job) not in _STANDING)
             self.nothing_runs(job)
 
     def nothing_runs(self, job: str) -> None:
-        """No program of the job is left, on whichever host."""
+        """No program of the job is left, on whichever host.
+
+        A keeper whose etcd has lost its majority while a member was being added gives up after a minute.
+        """
         try:
-            wait_until("no program left on any host", lambda: not self.cluster.programs(job), 15)
+            wait_until("no program left on any host", lambda: not self.cluster.programs(job), 75)
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.cluster.programs(job)}\n{self.log()}") from None

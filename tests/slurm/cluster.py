@@ -58,7 +58,7 @@ def _absent() -> list[str]:
     return [command for command in COMMANDS if shutil.which(command, path=FULL_PATH) is None]
 
 
-def wait_until(what: str, condition: Callable[[], Any], seconds: float = 60.0, pause: float = 0.1) -> Any:
+def wait_until(what: str, condition: Callable[[], Any], seconds: float = 120.0, pause: float = 0.1) -> Any:
     """The first true value of ``condition``; fails with ``what`` after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
@@ -116,6 +116,7 @@ class Cluster:
             "PYTHONPATH": str(ROOT),
             "HOME": str(self.home / "home"),
             "OMP_NUM_THREADS": "1",
+            "ELAUNCH_LOG_FORMAT": "console",
         }
 
     def run(self, *words: str, timeout: float = 60.0, check: bool = True, **env: str) -> str:

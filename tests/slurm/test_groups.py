@@ -11,7 +11,7 @@ from elaunch.rendezvous.binary import find_etcd
 from tests.slurm.batch import Batch
 from tests.slurm.cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from elaunch.schedulers.slurm import GENERATIONS
 from tests.slurm.batch import Batch
 from tests.slurm.cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_allocation(crashing:
     text = f"elaunch: host {victim} was lost"
     batch.wait("the host to be drained", lambda: text in crashing.run("sinfo", "-h", "-R", "-o", "%60E %n"))
     assert "host_failed" in batch.log()
-    batch.wait("the end of the training", lambda: len(batch.events("done", step=200)) == 3, 90)
+    batch.wait("the end of the training", lambda: len(batch.events("done", step=200)) == 3, 180)
     batch.becomes("COMPLETED")
     assert f"exit code 0: job {job} is not started again: it is done" in batch.log()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from tests.slurm.batch import PROGRAM, Batch
 from tests.slurm.cluster import ROOT, Cluster, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def srun(batch: Batch, *words: str, steps: int = 3, check: bool = True) -> str:
@@ -39,6 +40,15 @@ def test_two_tasks_on_a_node_are_refused_by_all_of_them(batch: Batch) -> None:
     assert said.count("elaunch: error: srun started") == 4
     assert "srun --ntasks-per-node=1 elaunch --nproc-per-node=" in said
     assert "exit code 2" in said
+
+
+def test_each_node_of_an_allocation_can_be_qualified_by_itself(batch: Batch) -> None:
+    """The jobs of a qualification take nothing of the step's for theirs."""
+    words = f"elaunch qualify --local=2 --only=launch --output={batch.out}/$SLURM_NODEID; exit $?"
+    said = batch.cluster.run("srun", "--nodes=2", "--ntasks-per-node=1", "bash", "-c", words)
+    assert said.count("4 ok, 0 failed, 0 not run") == 2, said
+    for node in range(2):
+        assert json.loads((batch.out / str(node) / "report.json").read_text())["passed"] is True
 
 
 HETEROGENEOUS = """\

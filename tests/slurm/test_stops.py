@@ -10,7 +10,7 @@ from elaunch.schedulers.slurm import GENERATIONS
 from tests.slurm.batch import PROGRAM, Batch
 from tests.slurm.cluster import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from elaunch.beat_record import Beat
 from elaunch.progress import GroupProgress
-from elaunch.progress_page import SIZE, Beat, Notice, OpenSection, Page
+from elaunch.progress_page import SIZE, Notice, OpenSection, Page
 
 GROUPS = st.builds(
     GroupProgress,

@@ -7,7 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from elaunch.checkpoint.collective.ranks import Ranks
 from elaunch.checkpoint.state.per_rank import PerRank
+from elaunch.checkpoint.state.rng import RNG
+from elaunch.checkpoint.state.states import States
 from elaunch.errors import StateError
 
 _PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
@@ -67,3 +70,10 @@ def _a(held: object) -> str:
         return "None"
     kind = type(held).__qualname__
     return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def states_of(state: Mapping[str, object], rng: bool, ranks: Ranks) -> States:
+    """The program's objects, and the random number generators where they are wanted and not among them."""
+    here = any(isinstance(one, RNG) or isinstance(getattr(one, "obj", None), RNG) for one in state.values())
+    added = {"rng": RNG()} if rng and not here and "rng" not in state else {}
+    return States({**state, **added}, rank=ranks.rank, world=ranks.size, optional=frozenset(added))

@@ -30,11 +30,15 @@ from elaunch.checkpoint.storages import layout
 from elaunch.checkpoint.storages.failures import describe
 from elaunch.checkpoint.storages.storage import Storage
 from elaunch.errors import CheckpointError
+from elaunch.inject.points import reached
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a save, equal on all ranks. ``error`` is empty where it was committed, as ``name``."""
+    """What became of a save, equal on all ranks. ``error`` is empty where it was committed, as ``name``.
+
+    ``blocked`` are the seconds for which rank 0's program waited for it.
+    """
 
     step: int
     name: str = ""
@@ -42,6 +46,7 @@ class Outcome:
     size: int = 0
     seconds: float = 0.0
     error: str = ""
+    blocked: float = 0.0
 
     @property
     def committed(self) -> bool:
@@ -61,12 +66,14 @@ class Save:
     origin: Origin
     claim: Claim | None
     broken: str = ""
+    blocked: float = 0.0
 
     def run(self) -> Outcome:
         """Write and commit. Raises CheckpointError where another rank does not answer; all else is in the outcome."""
         began = time.monotonic()
         begun = json.loads(self.ranks.tell(json.dumps(self._begin()).encode()))
         told = self._write(begun["staging"]) if not begun["error"] else {"error": begun["error"]}
+        reached("commit")
         everyone = [json.loads(one) for one in self.ranks.gather(json.dumps(told).encode())]
         outcome = self._end(begun["staging"], everyone, began) if everyone else Outcome(self.step)
         return Outcome(**json.loads(self.ranks.tell(json.dumps(dataclasses.asdict(outcome)).encode())))
@@ -87,6 +94,7 @@ class Save:
 
     def _write(self, staging: str) -> dict[str, Any]:
         """On every rank: write this rank's file, if it has a share."""
+        reached("write")
         name = layout.data_name(self.ranks.rank)
         if self.broken or self.image is None:
             return {"error": f"rank {self.ranks.rank}: {self.broken}"}
@@ -135,7 +143,8 @@ class Save:
         self.claim.check()
         name = self._named(staging, written)
         size = sum(file.size for file in files.values())
-        return Outcome(self.step, name, manifest.digest(written), size, time.monotonic() - began)
+        took = self.blocked + time.monotonic() - began
+        return Outcome(self.step, name, manifest.digest(written), size, took, blocked=self.blocked)
 
     def _named(self, staging: str, written: bytes) -> str:
         """Publish under the step's name, or one of its own where this step was saved before.

@@ -41,7 +41,7 @@ class Elaunch:
         return Wish(point.step, frozenset(point.avoid), point.rewinds)
 
     def committed(self, outcome: Outcome, path: str) -> None:
-        record = ledger.Commit(outcome.step, path, outcome.digest, outcome.size, outcome.seconds)
+        record = ledger.Commit(outcome.step, path, outcome.digest, outcome.size, outcome.seconds, outcome.blocked)
         verdict = ledger.commit(record, COMMIT_SECONDS)
         if not verdict.accepted:
             _log.warning("step %d is committed at %s, and not recorded: %s", outcome.step, path, verdict.reason)

@@ -6,7 +6,7 @@ rank that cannot says so in its round, whatever went wrong, so that nobody waits
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -59,13 +59,24 @@ class LoadPlanner(DefaultLoadPlanner):  # type: ignore[misc]
         self.state_dict[key] = self.original_state_dict[key] = load_value(value.getbuffer(), key)
 
 
-def load(contents: Contents, objects: Objects, rank: int, *, verify: bool, partial: bool = False) -> dict[str, Any]:
-    """What the objects are to adopt; their tensors are filled already. Raises CheckpointError and OSError."""
+def load(
+    contents: Contents,
+    objects: Objects,
+    rank: int,
+    *,
+    verify: bool,
+    partial: bool = False,
+    advance: Callable[[int, int], None] = lambda done, whole: None,
+) -> dict[str, Any]:
+    """What the objects are to adopt; their tensors are filled already. Raises CheckpointError and OSError.
+
+    ``advance`` is told how many bytes are read by now, and of how many.
+    """
     try:
         targets = objects.targets(saved_keys(contents.metadata), contents.world, partial=partial)
         planner = LoadPlanner()
         planner.set_up_planner(targets, contents.metadata, is_coordinator=rank == 0)
-        reader = BlockReader(contents.storage, contents.name, contents.metadata, contents.files, verify)
+        reader = BlockReader(contents.storage, contents.name, contents.metadata, contents.files, verify, advance)
         reader.read_data(planner.finish_plan(planner.create_local_plan()), planner)
     except (CheckpointError, OSError):
         raise

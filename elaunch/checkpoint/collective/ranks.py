@@ -19,7 +19,10 @@ import torch.distributed as dist
 
 from elaunch.checkpoint.storages.failures import line
 from elaunch.errors import CheckpointError
+from elaunch.worker.error_file import leave
 from elaunch.worker.progress import unwatched
+
+_LONGER = 5.0  # seconds beside a round's own: for a launcher to hear of the rank that is late, and to stop all
 
 
 class Ranks(Protocol):
@@ -175,17 +178,20 @@ class Together:
 
 
 @contextmanager
-def rounds(*ranks: Ranks) -> Iterator[None]:
+def rounds(*ranks: Ranks, fatal: bool = False) -> Iterator[None]:
     """Rounds that belong together: what ends them on one rank alone ends them on all.
 
     The others would wait for it until their timeout, or take for its answer what it says in a round of something else.
-    A CheckpointError is none of that: it is raised on all ranks alike.
+    A CheckpointError is none of that: it is raised on all ranks alike. With ``fatal`` no program goes on after such an
+    error: word of it is left for the agent before the others hear of it, as they may end before this rank does.
     """
     try:
         yield
     except CheckpointError:
         raise
     except BaseException as error:
+        if fatal and isinstance(error, Exception):
+            leave(error, error.__traceback__)
         for one in ranks:
             one.leave(line(error))
         raise
@@ -194,8 +200,10 @@ def rounds(*ranks: Ranks) -> Iterator[None]:
 def connect(timeout: float, count: int) -> list[Ranks]:
     """So many independent connections of the ranks of this job; of one process alone where there is no process group.
 
-    Collective: every rank calls it, equally often. ``timeout`` is seconds for each round. Raises CheckpointError.
+    Collective: every rank calls it, equally often. ``timeout`` is seconds for each round, after which a launcher is to
+    tell who is late; the others wait a little longer, or their giving up would be told first. Raises CheckpointError.
     """
+    timeout += min(_LONGER, timeout / 2)
     together = dist.is_available() and dist.is_initialized()
     if not together and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise CheckpointError(

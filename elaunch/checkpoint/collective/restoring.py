@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from elaunch.checkpoint.collective.loading import Contents, Objects, adopt, load, read_metadata
+from elaunch.checkpoint.collective.pace import Pace
 from elaunch.checkpoint.collective.ranks import Ranks
 from elaunch.checkpoint.encoding import unpickling
 from elaunch.checkpoint.records import manifest
@@ -169,7 +170,12 @@ class Restore:
         known = manifest.decode(manifest_bytes, f"{name}/{layout.MANIFEST}")
         metadata = read_metadata(metadata_bytes, known, name)
         contents = Contents(self.storage, name, metadata, known.files, known.world_size)
-        self._loaded = load(contents, self.objects, self.ranks.rank, verify=self.verify)
+        advance = Pace(name, self._under_way).advance
+        self._loaded = load(contents, self.objects, self.ranks.rank, verify=self.verify, advance=advance)
+
+    def _under_way(self, text: str) -> None:
+        if self.ranks.rank == 0:
+            self.report("checkpoint_reading", text)
 
     def _settle(self, name: str, told: list[dict[str, str]]) -> bool:
         """What all ranks make of the ranks' answers: whether it is restored, else the next one is tried."""

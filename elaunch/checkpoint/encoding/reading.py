@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -30,17 +30,25 @@ from elaunch.errors import DamagedCheckpointError
 class BlockReader(StorageReader):  # type: ignore[misc]
     """Reads the checkpoint ``name`` of a directory, whose metadata was read and checked before.
 
-    ``files`` are the sums of its manifest, None for a checkpoint that another writer wrote.
+    ``files`` are the sums of its manifest, None for a checkpoint that another writer wrote. ``advance`` is told after
+    each item how many bytes are read, and of how many.
     """
 
     def __init__(
-        self, storage: Storage, name: str, metadata: Metadata, files: Mapping[str, FileSum] | None, verify: bool
+        self,
+        storage: Storage,
+        name: str,
+        metadata: Metadata,
+        files: Mapping[str, FileSum] | None,
+        verify: bool,
+        advance: Callable[[int, int], None] = lambda done, whole: None,
     ) -> None:
         self._storage = storage
         self._name = name
         self._metadata = metadata
         self._files = files
         self._verify = verify
+        self._advance = advance
         self._open: dict[str, BlockFile] = {}
         self._indexes: dict[str, dict[int, int]] = {}
 
@@ -64,15 +72,18 @@ class BlockReader(StorageReader):  # type: ignore[misc]
         by_file: dict[str, list[ReadItem]] = defaultdict(list)
         for item in plan.items:
             by_file[self._metadata.storage_data[item.storage_index].relative_path].append(item)
+        done, whole = 0, sum(map(self._size, plan.items))
         try:
             for name in sorted(by_file):
                 for item in sorted(by_file[name], key=self._order):
                     self._read(name, item, planner)
+                    done += self._size(item)
+                    self._advance(done, whole)
         finally:
             self.close()
-        done: Future[None] = Future()
-        done.set_result(None)
-        return done
+        through: Future[None] = Future()
+        through.set_result(None)
+        return through
 
     def file(self, name: str) -> BlockFile:
         """A file of the checkpoint, opened once."""
@@ -94,6 +105,13 @@ class BlockReader(StorageReader):  # type: ignore[misc]
 
     def _order(self, item: ReadItem) -> tuple[int, tuple[int, ...]]:
         return self._metadata.storage_data[item.storage_index].offset, tuple(item.storage_offsets)
+
+    def _size(self, item: ReadItem) -> int:
+        """Bytes that are wanted of it."""
+        if item.type == LoadItemType.BYTE_IO:
+            return int(self._metadata.storage_data[item.storage_index].length)
+        dtype = self._metadata.state_dict_metadata[item.storage_index.fqn].properties.dtype
+        return int(math.prod(item.lengths) * dtype.itemsize)
 
     def _read(self, name: str, item: ReadItem, planner: LoadPlanner) -> None:
         info = self._metadata.storage_data[item.storage_index]

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # Lustre without -o flock, NFS without a lock service
@@ -25,10 +26,11 @@ class FileLock:
         self._fd = fd
         _live.add(self)
 
-    def release(self) -> None:
+    def release(self, close: Callable[[int], None] = os.close) -> None:
+        """Close the file. ``close`` is still there when the interpreter has taken ``os`` down."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
-            os.close(fd)
+            close(fd)
 
     def __del__(self) -> None:
         self.release()  # of a checkpointer that was dropped, and not closed
@@ -86,3 +88,23 @@ def _locked(path: Path, how: int, kind: int) -> FileLock | None:
         lock.release()
         raise
     return lock
+
+
+def to_read(manifest: Path) -> FileLock | None:
+    """A lock that all who read have at once; None where one removes it. Without locks one that stands for nothing."""
+    try:
+        return shared(manifest)
+    except OSError as error:
+        if not are_missing(error):
+            raise
+        return unlocked(manifest)
+
+
+def to_remove(manifest: Path) -> FileLock | None:
+    """A lock for this process alone; None where one reads it."""
+    try:
+        return exclusive(manifest)
+    except OSError as error:
+        if not are_missing(error):
+            raise
+        return unlocked(manifest)

@@ -11,62 +11,17 @@ import contextlib
 import errno
 import os
 import shutil
-import stat
 import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from elaunch.checkpoint.storages import layout, locks, writeback
+from elaunch.checkpoint.storages import layout, locks
+from elaunch.checkpoint.storages.posix_files import PosixSink, PosixSource, opened
 
-_ONE_WRITE = 1 << 30  # the kernel takes 2 GiB at most
 _REMOVAL_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
-
-
-class PosixSink:
-    """A new file, written at its end."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._end = 0
-
-    def write(self, data: bytes | memoryview) -> None:
-        view = memoryview(data)
-        while view:
-            written = os.write(self._fd, view[:_ONE_WRITE])
-            writeback.start(self._fd, self._end, written)
-            view, self._end = view[written:], self._end + written
-
-    def finish(self) -> None:
-        os.fsync(self._fd)
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-class PosixSource:
-    """A file that is read by position."""
-
-    def __init__(self, path: Path) -> None:
-        self._fd = _opened(path)
-        self._path = path
-        self.size = os.fstat(self._fd).st_size
-
-    def read_into(self, offset: int, view: memoryview) -> None:
-        while view:
-            got = os.preadv(self._fd, [view], offset)
-            if not got:
-                raise OSError(errno.EIO, f"ends at byte {offset}", str(self._path))
-            view, offset = view[got:], offset + got
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 @dataclass(slots=True)
@@ -97,7 +52,7 @@ class Posix:
             return []
 
     def read(self, path: str, most: int) -> bytes:
-        with open(_opened(self.root / path), "rb") as file:
+        with open(opened(self.root / path), "rb") as file:
             data = file.read(most + 1)
         if len(data) > most:
             raise OSError(errno.EFBIG, f"has more than {most} bytes", str(self.root / path))
@@ -161,7 +116,7 @@ class Posix:
     def retire(self, name: str, retired: str) -> bool:
         source, target = self.root / name, self.root / retired / name
         try:
-            lock = _to_remove(source / layout.MANIFEST)
+            lock = locks.to_remove(source / layout.MANIFEST)
         except FileNotFoundError:
             return True
         if lock is None:
@@ -201,7 +156,7 @@ class Posix:
     def reading(self, name: str) -> locks.FileLock:
         path = self.root / name
         deadline = time.monotonic() + _REMOVAL_SECONDS
-        while (lock := _to_read(path)) is None:
+        while (lock := locks.to_read(path)) is None:
             if time.monotonic() > deadline:  # who has begun to remove it is frozen; its claim will be gone
                 return locks.unlocked(path)
             time.sleep(_LOOK_SECONDS)
@@ -211,7 +166,7 @@ class Posix:
         return lock
 
     def is_read(self, name: str) -> bool:
-        lock = _to_remove(self.root / name)
+        lock = locks.to_remove(self.root / name)
         if lock is not None:
             lock.release()
         return lock is None
@@ -280,35 +235,6 @@ class Posix:
             os.fsync(fd)
         finally:
             os.close(fd)
-
-
-def _opened(path: Path) -> int:
-    """Open a file to read. Raises OSError for a pipe or a device, which would be waited for, or never end."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    mode = os.fstat(fd).st_mode
-    if not stat.S_ISREG(mode):
-        os.close(fd)
-        code = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-        raise OSError(code, "is no regular file", str(path))
-    return fd
-
-
-def _to_read(manifest: Path) -> locks.FileLock | None:
-    try:
-        return locks.shared(manifest)
-    except OSError as error:
-        if not locks.are_missing(error):
-            raise
-        return locks.unlocked(manifest)
-
-
-def _to_remove(manifest: Path) -> locks.FileLock | None:
-    try:
-        return locks.exclusive(manifest)
-    except OSError as error:
-        if not locks.are_missing(error):
-            raise
-        return locks.unlocked(manifest)
 
 
 def _delete(directory: Path) -> None:

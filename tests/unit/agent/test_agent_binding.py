@@ -235,6 +235,34 @@ def test_what_only_the_drivers_library_knows_is_asked_once(server: Path, script:
     assert devices[0][0].startswith("GPU-0000:")
 
 
+def test_a_look_during_the_stop_serves_the_next_start_while_it_is_fresh(monkeypatch: Any, tmp_path: Path) -> None:
+    asked: list[bool] = []
+
+    def counted(root: Path, *, nvml: bool) -> Topology:
+        asked.append(nvml)
+        return discover(root, nvml=False)
+
+    async def looks() -> list[int]:
+        here = machine.Machine(None, {"ELAUNCH_SYSFS_ROOT": str(container(tmp_path / "machine"))})
+        await here.now()
+        numbers = [len(asked)]
+        here.begin()
+        here.begin()
+        await here.now()
+        numbers.append(len(asked))
+        here.begin()
+        while len(asked) == numbers[-1]:  # noqa: ASYNC110 - the look has no event
+            await asyncio.sleep(0.001)
+        monkeypatch.setattr(machine, "FRESH_SECONDS", -1.0)
+        await here.now()
+        return [*numbers, len(asked)]
+
+    monkeypatch.setattr(machine, "discover", counted)
+    assert asyncio.run(looks()) == [1, 2, 4]
+    assert asked[0] is True
+    assert not any(asked[1:])
+
+
 @pytest.mark.skipif(not OWN, reason="this host has no hardware with an address")
 def test_the_interface_of_the_agents_address_is_known() -> None:
     async def names() -> list[str]:

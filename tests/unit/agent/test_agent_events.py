@@ -10,7 +10,7 @@ from elaunch.agent.events import EventLog
 from elaunch.agent.options import LaunchOptions, LogOptions, RendezvousConf
 from elaunch.agent.program import Program
 from elaunch.controller.commands import End, Start
-from elaunch.controller.job import RankExit
+from elaunch.rendezvous.state import RankExit
 
 START = Start(
     generation=4,

@@ -12,12 +12,14 @@ from elaunch.agent.membership import Membership, Site
 from elaunch.agent.status import StatusBoard
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import Command, Start
-from elaunch.controller.job import Policy, RunPhase
+from elaunch.controller.node_status import RunPhase
+from elaunch.controller.policy import Policy
 from elaunch.controller.server import ControlServer
 from elaunch.errors import EtcdLostError, EtcdRefusedError
 from elaunch.progress import Heartbeat
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Node, Phase, Spec, State, decode
+from elaunch.rendezvous.records import Node, Phase, Spec, decode
+from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
 from tests.etcd.memory_store import MemoryStore
 

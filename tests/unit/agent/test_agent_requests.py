@@ -16,7 +16,7 @@ from elaunch.agent.sight import RankFiles, Sight
 from elaunch.agent.status import StatusBoard
 from elaunch.agent.witness import Witness
 from elaunch.controller.commands import Request, Signal, Stacks, Start
-from elaunch.controller.job import Answer
+from elaunch.controller.node_status import Answer
 from elaunch.progress import RankProgress
 from elaunch.progress_page import Page
 

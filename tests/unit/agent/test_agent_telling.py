@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from elaunch.agent.failures import made_up
 from elaunch.agent.telling import Telling, tell_end
 from elaunch.controller.commands import Abort, End, Start
-from elaunch.controller.job import BEGINNING, RankExit
+from elaunch.controller.job import BEGINNING
+from elaunch.rendezvous.state import RankExit
 
 FIRST = Start(1, 0, 0, 1, 0, 2, 0, 2, "127.0.0.1", 1, False, BEGINNING.text)
 KILLED = RankExit(1, 1, 42, -signal.SIGKILL, 0.0, message=made_up(-signal.SIGKILL, 42))
@@ -85,3 +86,22 @@ def test_the_last_line_says_how_the_job_ended(end: End, event: str) -> None:
     with capture_logs() as lines:
         tell_end(end)
     assert [(line["event"], line["reason"]) for line in lines] == [(event, end.reason)]
+
+
+def test_the_first_rank_that_fails_is_told_in_full_and_the_others_are_counted() -> None:
+    first = replace(KILLED, exit_code=1, message="ValueError: no", traceback="Traceback: ...\nValueError: no")
+    with capture_logs() as lines:
+        telling = Telling(2)
+        telling.starting(FIRST)
+        telling.failed(1, first)
+        for rank in range(2, 40):
+            telling.failed(1, replace(first, rank=rank, local_rank=rank))
+        telling.aborting(
+            Abort(1, "rank_failed", WHO.replace("was killed by SIGKILL", "exited with code 1")), leaving=False
+        )
+        telling.failed(2, first)
+    told = [line for line in lines if line["log_level"] == "warning"]
+    assert [line["event"] for line in told] == ["rank_failed", "more_ranks_failed", "rank_failed"]
+    assert (told[0]["rank"], told[0]["message"]) == (1, "ValueError: no")
+    assert told[0]["traceback"] == first.traceback
+    assert told[1]["text"].startswith("38 more of this node failed after the first: ranks 2, 3, 4")

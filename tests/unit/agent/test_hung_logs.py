@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from elaunch.agent import preparation
+from elaunch.agent import exit_reports, preparation
 from elaunch.agent.options import LaunchOptions, LogOptions, RendezvousConf, Streams
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.program import Program
@@ -40,8 +40,8 @@ class Hanging(LogFolder):
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LaunchPreparation]:
-    for name in ("LOG_SECONDS", "TROUBLE_SECONDS"):
-        monkeypatch.setattr(preparation, name, 0.2)
+    monkeypatch.setattr(preparation, "LOG_SECONDS", 0.2)
+    monkeypatch.setattr(exit_reports, "TROUBLE_SECONDS", 0.2)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     logs = LogOptions(str(tmp_path / "logs"), (Streams.BOTH,))
     program = Program("script", "train.py", (), "python")
@@ -106,5 +106,5 @@ def test_a_failure_is_told_without_what_is_on_it(prepared: LaunchPreparation) ->
         await asyncio.wait_for(prepared.look(), 10)
 
     asyncio.run(play())
-    end = preparation.Exit(0, 5, 3, 1.0, 1)
+    end = exit_reports.Exit(0, 5, 3, 1.0, 1)
     assert "does not answer" in prepared.describe(end, start(1)).message

@@ -217,6 +217,7 @@ def _lengths(works: Callable[[World], list[Callable[[], None]]]) -> list[int]:
     return world.play(works(world), iter(()))
 
 
+@pytest.mark.slow
 def test_a_late_publication_against_one_newer_claim_in_all_orders_with_two_turns() -> None:
     """Each is held up once, anywhere, or twice: a run frozen at every instant, woken at every other."""
 
@@ -234,6 +235,7 @@ def test_a_late_publication_against_one_newer_claim_in_all_orders_with_two_turns
     assert seen == {(3, 0), (2, 1)}
 
 
+@pytest.mark.slow
 def test_a_late_publication_against_two_newer_claims_that_are_held_up_as_well() -> None:
     def works(world: World) -> list[Callable[[], None]]:
         newer = [world.claim_and_publish(generation, 20 + generation) for generation in (2, 3)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -138,6 +139,14 @@ def test_report_of_one_and_of_a_thousand() -> None:
     assert len(text.splitlines()) < 50
 
 
+def test_report_of_more_ranks_than_are_known() -> None:
+    some = [RankFailure("n", rank, 0, 1, 1, FAILURE.time + rank, "", "", "") for rank in range(64)]
+    text = render("train.py", some, failed=4096)
+    assert "  ... and 4079 more ranks" in text
+    first = text.rindex("rank      : 0 ")
+    assert text.index("more ranks") < text.index("Root Cause") < first, "the first error is the last thing that is read"
+
+
 def test_log_lines_for_people_and_for_collectors() -> None:
     person, collector = io.StringIO(), io.StringIO()
     log = output.configure("info", "console", person, job="j")
@@ -154,6 +163,24 @@ def test_log_lines_for_people_and_for_collectors() -> None:
     assert "hunter2" not in line
     record = json.loads(collector.getvalue())
     assert (record["event"], record["job"], record["generation"]) == ("plan", "j", 3)
+
+
+class _Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_short_coloured_lines_and_all_else_json() -> None:
+    screen, file = _Screen(), io.StringIO()
+    for target in (screen, file):
+        log = output.configure("info", output.AUTO, target, job="j")
+        log.warning("node_lost", text="no heartbeat")
+        log.info("rank_started", rank=3)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+    (line,) = screen.getvalue().splitlines()
+    assert re.fullmatch(r"elaunch \d\d:\d\d:\d\d \x1b\[33mwarning\x1b\[0m: node_lost: no heartbeat", line)
+    assert [json.loads(line)["event"] for line in file.getvalue().splitlines()] == ["node_lost", "rank_started"]
 
 
 def test_an_unknown_log_format_is_refused() -> None:

@@ -8,11 +8,13 @@ import pytest
 
 from elaunch.cli import documents, show
 from elaunch.cli.rank_table import rank_rows
-from elaunch.controller.messages import pack_start
+from elaunch.controller.status_messages import pack_start
 from elaunch.controller.survey import Overview
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
 from elaunch.rendezvous.journal import Happening, Operation, Standing
-from elaunch.rendezvous.records import Drain, Leader, Member, Node, Phase, Plan, Reason, Spec, State
+from elaunch.rendezvous.plan import Member, Plan
+from elaunch.rendezvous.records import Leader, Node, Phase, Reason, Spec
+from elaunch.rendezvous.state import Drain, State
 from elaunch.start_record import StartRecord, told
 
 NODE = Node("a1", "gpu-01", "10.0.0.1", 4, 1, "10.0.0.1:1", pid=7, joined=3)

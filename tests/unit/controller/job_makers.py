@@ -6,19 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from elaunch.controller.commands import Command, command_for
-from elaunch.controller.job import Job, NodeStatus, Policy, RankExit, RunPhase
-from elaunch.controller.state import (
-    Event,
-    NodeJoined,
-    NodeLost,
-    PlanCommitted,
-    StatusReceived,
-    Tick,
-    next_deadline,
-    resume,
-    step,
-)
-from elaunch.rendezvous.records import Node, Plan, State
+from elaunch.controller.job import Job
+from elaunch.controller.job_events import Event, NodeJoined, NodeLost, PlanCommitted, StatusReceived, Tick
+from elaunch.controller.node_status import NodeStatus, RunPhase
+from elaunch.controller.policy import Policy
+from elaunch.controller.resuming import resume
+from elaunch.controller.state import next_deadline, step
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Node
+from elaunch.rendezvous.state import RankExit, State
 
 START = 1000.0  # any time but 0
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 
 from elaunch.controller.commands import Abort, Command, End, Leave, Start, Wait, command_for, requests_for, start_of
 from elaunch.controller.forming import EXIT_JOIN_TIMEOUT
-from elaunch.controller.job import Answer, Job, NodeStatus, Policy, RankExit, RunPhase
-from elaunch.controller.roster import fewest
-from elaunch.controller.state import (
+from elaunch.controller.job import Job
+from elaunch.controller.job_events import (
     Event,
     NodeJoined,
     NodeLost,
@@ -21,12 +20,16 @@ from elaunch.controller.state import (
     PlanCommitted,
     StatusReceived,
     Tick,
-    next_deadline,
-    resume,
-    step,
 )
+from elaunch.controller.node_status import Answer, NodeStatus, RunPhase
+from elaunch.controller.policy import Policy
+from elaunch.controller.resuming import resume
+from elaunch.controller.roster import fewest
+from elaunch.controller.state import next_deadline, step
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation
-from elaunch.rendezvous.records import Node, Phase, Plan, State, decode, encode
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Node, Phase, decode, encode
+from elaunch.rendezvous.state import RankExit, State
 
 
 def as_exit_status(code: int) -> int:

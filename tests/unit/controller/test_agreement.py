@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from elaunch.controller.agreement import policy_of, policy_values
-from elaunch.controller.job import Policy
+from elaunch.controller.policy import Policy
 from elaunch.rendezvous.records import Spec, decode, encode
 
 

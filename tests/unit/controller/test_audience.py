@@ -11,8 +11,10 @@ from job_makers import make_node
 from elaunch.controller import audience as audience_module
 from elaunch.controller.audience import Audience
 from elaunch.controller.commands import End, Signal, Start, Wait
-from elaunch.controller.job import Job, NodeStatus, NodeView, Policy, RunPhase
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.node_status import NodeStatus, RunPhase
 from elaunch.controller.planning import make_plan
+from elaunch.controller.policy import Policy
 from elaunch.controller.streams import Outbox
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase, Reason

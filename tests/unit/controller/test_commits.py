@@ -16,12 +16,16 @@ from elaunch.controller.commands import Abort, Start
 from elaunch.controller.commits import ruled
 from elaunch.controller.cost import Cost, cost
 from elaunch.controller.history import told
-from elaunch.controller.job import Job, NodeStatus, RunPhase
+from elaunch.controller.job import Job
+from elaunch.controller.node_status import NodeStatus, RunPhase
 from elaunch.controller.operations import operate
 from elaunch.controller.registrar import BURST, REFILL, STEP_MISSING, Registrar
-from elaunch.controller.state import resume
+from elaunch.controller.resuming import resume
 from elaunch.rendezvous.journal import Operation
-from elaunch.rendezvous.records import UNTOLD, Checkpoint, History, Phase, Rewind, State, decode, encode
+from elaunch.rendezvous.memory import History
+from elaunch.rendezvous.plan import Rewind
+from elaunch.rendezvous.records import Checkpoint, Phase, decode, encode
+from elaunch.rendezvous.state import UNTOLD, State
 from elaunch.reports import MISSING, RESTORED, RESTORING, Ask, Commit, Line, Receipts, Reply
 
 

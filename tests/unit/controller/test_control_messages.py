@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elaunch.controller.command_messages import pack_command, serialized, unpack_command
 from elaunch.controller.commands import Abort, Command, End, Start, Wait
-from elaunch.controller.job import Answer, Failure, NodeStatus, RankExit, RunPhase
-from elaunch.controller.messages import (
-    MAX_MESSAGE,
-    pack_command,
-    pack_heartbeat,
-    pack_status,
-    serialized,
-    unpack_agent,
-    unpack_command,
-)
+from elaunch.controller.heartbeat_messages import pack_heartbeat
+from elaunch.controller.messages import MAX_MESSAGE, unpack_agent
+from elaunch.controller.node_status import Answer, NodeStatus, RunPhase
+from elaunch.controller.status_messages import pack_status
+from elaunch.links import PortReport
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.proto.elaunch.v1 import control_pb2 as pb
+from elaunch.rendezvous.state import Failure, RankExit
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -40,8 +41,11 @@ statuses = st.builds(
     st.lists(st.builds(Answer, text, st.booleans(), text), max_size=2).map(tuple),
     text,
 )
-seconds = st.floats(allow_nan=False, width=32)
-groups = st.builds(GroupProgress, text, int32, int64, int64, text, st.lists(int32, max_size=3).map(tuple))
+seconds = st.floats(0, 1e8, width=32)
+numbers = st.integers(0, 2**62)
+groups = st.builds(
+    GroupProgress, text, st.integers(0, 2**31 - 1), numbers, numbers, text, st.lists(int32, max_size=3).map(tuple)
+)
 ranks = st.builds(
     RankProgress,
     int32,
@@ -51,10 +55,10 @@ ranks = st.builds(
     st.booleans(),
     seconds,
     seconds,
-    int64,
+    st.integers(-1, 2**62),
     seconds,
     text,
-    st.none() | seconds,
+    st.none() | st.floats(-1e8, 1e8, width=32),
     text,
     seconds,
     seconds,
@@ -89,6 +93,49 @@ def test_a_heartbeat_survives_the_wire(heartbeat: Heartbeat, epoch: int) -> None
     message = pb.AgentMessage.FromString(pack_heartbeat(heartbeat, epoch).SerializeToString())
     assert unpack_agent(message) == heartbeat
     assert message.leader_epoch == epoch
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"step_age": math.nan},
+        {"beat_age": -0.5},
+        {"progress_age": math.inf},
+        {"own_seconds": 1e12},
+        {"waited_seconds": -math.inf},
+        {"section_left": math.nan},
+        {"step": -7},
+        {"step": 2**63 - 1},
+        {"groups": (GroupProgress("0", 2, -3, 1),)},
+    ],
+    ids=str,
+)
+def test_of_a_rank_with_a_number_that_cannot_be_only_its_process_counts(odd: dict[str, Any]) -> None:
+    """That its node lives is shown by the heartbeat, whatever it says."""
+    well = RankProgress(0, 0, 100, attached=True, step=7, step_age=0.5)
+    beat = Heartbeat("n0", 3, 0.25, (well, replace(well, rank=1, local_rank=1, pid=101, state="D", **odd)))
+    found = unpack_agent(pb.AgentMessage.FromString(pack_heartbeat(beat, 1).SerializeToString()))
+    assert isinstance(found, Heartbeat)
+    assert found.impossible.startswith("rank 1: ")
+    assert replace(found, impossible="") == replace(beat, ranks=(well, RankProgress(1, 1, 101, "D")))
+
+
+@pytest.mark.parametrize("much", [{"section_left": 1e12}, {"cpu_seconds": 3e10}, {"section_left": -1e6}], ids=str)
+def test_what_is_much_and_can_be_is_believed(much: dict[str, Any]) -> None:
+    beat = Heartbeat("n0", 3, 0.25, (RankProgress(0, 0, 100, attached=True, step=7, **much),))
+    found = unpack_agent(pack_heartbeat(beat, 1))
+    assert isinstance(found, Heartbeat)
+    assert (found.impossible, found.ranks[0].attached) == ("", True)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf, -1.0])
+def test_what_cannot_be_of_ports_and_pace_is_not_known(odd: float) -> None:
+    port = PortReport("mlx5_0:1", rate=odd, sent=odd, received=odd, rose={"symbol_error": -1, "link_downed": 2})
+    found = unpack_agent(pack_heartbeat(Heartbeat("n0", 3, odd, (), (port,)), 1))
+    assert isinstance(found, Heartbeat)
+    assert found.impossible == f"interval={odd}"
+    assert found.interval == 0.0
+    assert found.ports == (PortReport("mlx5_0:1", rose={"link_downed": 2}),)
 
 
 def test_a_message_of_neither_kind_is_refused() -> None:

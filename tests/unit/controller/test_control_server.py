@@ -21,14 +21,18 @@ from elaunch.clock import SystemClock
 from elaunch.controller import server as server_module
 from elaunch.controller.access import Security, operator_token
 from elaunch.controller.client import converse, open_channel
+from elaunch.controller.command_messages import pack_command
 from elaunch.controller.commands import Wait
 from elaunch.controller.counters import Counters
-from elaunch.controller.job import NodeStatus, Policy, RunPhase
+from elaunch.controller.heartbeat_messages import pack_heartbeat
 from elaunch.controller.leader import Term
-from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark, pack_command, pack_heartbeat, pack_status
+from elaunch.controller.messages import MAX_MESSAGE, METHOD, job_mark
+from elaunch.controller.node_status import NodeStatus, RunPhase
+from elaunch.controller.policy import Policy
 from elaunch.controller.server import OPTIONS, ControlServer
+from elaunch.controller.status_messages import pack_status
 from elaunch.controller.streams import Outbox
-from elaunch.progress import Heartbeat
+from elaunch.progress import Heartbeat, RankProgress
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Leader, Phase, encode
@@ -168,6 +172,11 @@ def test_a_heartbeat_of_an_older_generation_is_counted() -> None:
         beats = [pack_heartbeat(Heartbeat("n1", generation, 1.0), now) for generation in (0, 1, 2)]
         await world.send(status(epoch=now, **running), *(beat.SerializeToString() for beat in beats))
         assert world.refused == {"stale heartbeat": 2}
+        odd = RankProgress(0, 0, 5, attached=True, step=9, step_age=float("nan"))
+        beat = pack_heartbeat(Heartbeat("n2", 1, 1.0, (odd,)), now)
+        await world.send(status("n2", now, **running), beat.SerializeToString())
+        assert world.refused == {"stale heartbeat": 2, "impossible figures": 1}
+        assert [(view.node_id, view.progress.step) for view in world.term.ranks] == [("n2", -1)]
 
     in_world(test)
 
@@ -346,3 +355,22 @@ def test_a_renewed_certificate_counts_from_the_next_connection_on(tmp_path: Path
         await server.stop()
 
     asyncio.run(run())
+
+
+def test_a_server_that_was_never_started_leaves_without_a_word() -> None:
+    """As that of a process that ends before it listens, where something keeps it until the interpreter goes down."""
+    program = """
+import asyncio
+import logging
+from elaunch.controller.server import ControlServer
+
+async def main():
+    server = ControlServer()
+    server.itself = server
+    await server.stop()
+    return server
+
+logging.kept = asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -17,7 +17,7 @@ from elaunch.controller.hang import diagnose
 from elaunch.controller.patience import Patience
 from elaunch.controller.sightings import Sightings
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
-from elaunch.rendezvous.records import Learnt
+from elaunch.rendezvous.memory import Learnt
 
 HOUR = 3600.0
 

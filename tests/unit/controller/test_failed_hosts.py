@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.history import HOST_FAILED, failed_hosts, told
-from elaunch.controller.job import HostRecord, Job, RunPhase
+from elaunch.controller.job import Job
+from elaunch.controller.node_status import RunPhase
+from elaunch.rendezvous.memory import HostRecord
 from tests.unit.controller.job_makers import Driver
 
 

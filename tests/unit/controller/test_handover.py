@@ -15,7 +15,9 @@ from elaunch.controller.handover import CHANGE, SECTIONS_TOLD, handed_on, worth_
 from elaunch.controller.patience import Patience, in_section, ordinary, starting
 from elaunch.controller.vigil import Vigil
 from elaunch.progress import Heartbeat, RankProgress
-from elaunch.rendezvous.records import Learnt, Phase, State, decode, encode
+from elaunch.rendezvous.memory import Learnt
+from elaunch.rendezvous.records import Phase, decode, encode
+from elaunch.rendezvous.state import State
 
 SECONDS = st.floats(0, 1e5)
 PACES = st.builds(

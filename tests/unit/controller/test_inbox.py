@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from elaunch.controller.inbox import Inbox
-from elaunch.controller.job import NodeStatus
-from elaunch.controller.state import NodeLost, OperatorCommand, StatusReceived, Tick
+from elaunch.controller.job_events import NodeLost, OperatorCommand, StatusReceived, Tick
+from elaunch.controller.node_status import NodeStatus
 from elaunch.rendezvous.journal import Operation
 
 

@@ -8,7 +8,8 @@ import pytest
 from job_makers import Driver, make_node, running
 
 from elaunch.controller.commands import Abort, End, Start, Wait, start_of
-from elaunch.controller.job import NodeStatus, NodeView, RunPhase
+from elaunch.controller.job import NodeView
+from elaunch.controller.node_status import NodeStatus, RunPhase
 from elaunch.rendezvous.records import Phase
 
 AT_REST = [RunPhase.NONE, RunPhase.STOPPED, RunPhase.SUCCEEDED]

@@ -6,9 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_makers import make_node
 
-from elaunch.controller.job import Job, NodeStatus, NodeView, Policy
+from elaunch.controller.job import Job, NodeView
+from elaunch.controller.node_status import NodeStatus
 from elaunch.controller.planning import make_plan, store_port
-from elaunch.rendezvous.records import Member, Node, Plan, Reason
+from elaunch.controller.policy import Policy
+from elaunch.rendezvous.plan import Member, Plan
+from elaunch.rendezvous.records import Node, Reason
 from elaunch.rendezvous.seating import order
 
 REASON = Reason("start", "the job starts")

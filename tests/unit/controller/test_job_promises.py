@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from job_world import Agent, World
 
-from elaunch.controller.job import Policy, RunPhase
-from elaunch.controller.state import OperationsWritten, PlanCommitted
+from elaunch.controller.job_events import OperationsWritten, PlanCommitted
+from elaunch.controller.node_status import RunPhase
+from elaunch.controller.policy import Policy
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.records import Phase
 

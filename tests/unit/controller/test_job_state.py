@@ -10,9 +10,12 @@ from job_makers import Driver, make_exit, make_node, running
 from elaunch.controller.commands import Abort, End, Start, Wait, end_of
 from elaunch.controller.faults import describe_exit
 from elaunch.controller.forming import waiting_for
-from elaunch.controller.job import Failure, Job, RankExit, RunPhase
-from elaunch.controller.state import Diagnosed, NodeJoined, resume
-from elaunch.rendezvous.records import Phase, Reason, State, decode, encode
+from elaunch.controller.job import Job
+from elaunch.controller.job_events import Diagnosed, NodeJoined
+from elaunch.controller.node_status import RunPhase
+from elaunch.controller.resuming import resume
+from elaunch.rendezvous.records import Phase, Reason, decode, encode
+from elaunch.rendezvous.state import Failure, RankExit, State
 
 
 def members(driver: Driver) -> list[str]:
@@ -211,6 +214,17 @@ def test_a_failure_while_others_still_start() -> None:
 
 
 # --- nodes go -------------------------------------------------------------------------------------------------------
+
+
+def test_all_hosts_that_are_missing_are_named() -> None:
+    driver = running(4, 4)
+    for number in (1, 2, 3):
+        driver.lose(number)
+    driver.tell(0, RunPhase.STOPPED, 1)
+    assert waiting_for(driver.job) == (
+        "1 of at least 4 nodes are here (node h1 (n1) was lost; missing: h2, h3); waiting up to 600 s for the others"
+        " (join_timeout)"
+    )
 
 
 def test_a_lost_node_of_a_fixed_world_is_waited_for() -> None:
@@ -864,6 +878,8 @@ def test_a_job_whose_nodes_all_died_counts_on() -> None:
     driver.job = resume(driver.policy, job.state, job.plan, [make_node(7)], driver.now)
     driver.tell(7)
     assert (driver.job.generation, driver.job.restart_count) == (3, 1)
+    assert driver.job.plan is not None
+    assert driver.job.plan.reason == Reason("node_lost", "lost h0"), "it does not say that the job starts"
 
 
 def test_the_end_is_kept_whatever_follows() -> None:

@@ -12,14 +12,17 @@ from job_makers import make_node
 
 from elaunch.clock import SystemClock
 from elaunch.controller.commands import Abort
-from elaunch.controller.job import Answer, NodeStatus, NodeView, Policy, RankExit, RunPhase
+from elaunch.controller.job import NodeView
 from elaunch.controller.leader import Term
+from elaunch.controller.node_status import Answer, NodeStatus, RunPhase
+from elaunch.controller.policy import Policy
 from elaunch.controller.streams import Outbox
 from elaunch.errors import EtcdLostError, LeaseLostError
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Phase, State, decode, encode
+from elaunch.rendezvous.records import Phase, decode, encode
+from elaunch.rendezvous.state import RankExit, State
 from elaunch.rendezvous.store import Compare, Op, Put, Snapshot, Txn, TxnResult
 from tests.etcd.memory_store import MemoryStore
 

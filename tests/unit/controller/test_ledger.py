@@ -6,14 +6,19 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
+
 from elaunch.clock import SystemClock
 from elaunch.controller.history import Entry
-from elaunch.controller.job import Job, Policy
+from elaunch.controller.job import Job
 from elaunch.controller.ledger import AT_ONCE, COMMANDS_AT_ONCE, KEPT_COMMANDS, Ledger
+from elaunch.controller.policy import Policy
+from elaunch.errors import EtcdLostError
 from elaunch.rendezvous.election import Leadership
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Phase, Plan, Reason, encode
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Phase, Reason, encode
 from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
 from tests.etcd.memory_store import MemoryStore
 
@@ -121,5 +126,30 @@ def test_commands_that_are_long_over_are_forgotten() -> None:
             assert ledger.stands(f"op{number}")
             assert ledger.has_all(job)
         assert len(await _standings(store)) == len(ledger._standings) == KEPT_COMMANDS
+
+    asyncio.run(test())
+
+
+class LostStore(MemoryStore):
+    """Goes away after the leader was elected."""
+
+    away = False
+
+    async def txn(self, compares: Sequence[Compare], ops: Sequence[Op], *, otherwise: Txn | None = None) -> TxnResult:
+        if self.away:
+            raise EtcdLostError("etcd is away")
+        return await super().txn(compares, ops, otherwise=otherwise)
+
+
+def test_a_write_that_fails_is_measured_as_well() -> None:
+    async def test() -> None:
+        store = LostStore()
+        ledger = await _ledger(store, [])
+        store.away = True
+        seconds: list[float] = []
+        ledger.watched = seconds.append
+        with pytest.raises(EtcdLostError):
+            await ledger.write(Job(Policy(1, 1, 0)))
+        assert len(seconds) == 1
 
     asyncio.run(test())

@@ -13,16 +13,20 @@ from rank_makers import inside, outside
 
 from elaunch.controller.commands import Start
 from elaunch.controller.findings import Finding, lines, users
-from elaunch.controller.job import RunPhase
+from elaunch.controller.heartbeat_messages import pack_heartbeat
+from elaunch.controller.job_events import LinkFailed
 from elaunch.controller.links import REST, Links
-from elaunch.controller.messages import pack_heartbeat, unpack_agent
+from elaunch.controller.messages import unpack_agent
+from elaunch.controller.node_status import RunPhase
 from elaunch.controller.rails import below_peers
 from elaunch.controller.rerouting import MOST_RESTARTS, WINDOW
-from elaunch.controller.state import LinkFailed
 from elaunch.controller.vigil import PACE, Judgement, Vigil
 from elaunch.links import CONGESTED, DOWN, ERRORS, FLAPPING, SLOW, PortReport, PortTrouble
 from elaunch.progress import Heartbeat
-from elaunch.rendezvous.records import LinkFault, Member, Phase, State, decode, encode
+from elaunch.rendezvous.memory import LinkFault
+from elaunch.rendezvous.plan import Member
+from elaunch.rendezvous.records import Phase, decode, encode
+from elaunch.rendezvous.state import State
 from elaunch.topology.machine import PortState
 
 WALL = 1.7e9

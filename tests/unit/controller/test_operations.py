@@ -13,9 +13,11 @@ from elaunch.controller import answering
 from elaunch.controller.commands import Abort, Leave, Signal, Stacks, Start, Wait, requests_for
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.history import Entry, merged, told
-from elaunch.controller.job import Answer, Job, RunPhase
+from elaunch.controller.job import Job
+from elaunch.controller.job_events import NodeJoined, OperationsWritten, OperatorCommand
+from elaunch.controller.node_status import Answer, RunPhase
 from elaunch.controller.operations import EXIT_ABORTED, KINDS
-from elaunch.controller.state import NodeJoined, OperationsWritten, OperatorCommand, resume
+from elaunch.controller.resuming import resume
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase
 
@@ -107,11 +109,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "stacks": {},
     "probe": {},
     "signal": {"signal": 10},
+    "inject": {"fault": {"kind": "kill", "rank": 0}},
+    "announce": {"fault": {"kind": "partition"}, "where": "h2", "over": False},
 }
 OVER = ("refused", 67, "the job has ended already ({phase}): ")
 ENDING = ("refused", 68, "the job is ending already: rank 0 ")
 NO_INTERFACES = ("refused", 68, "0 nodes of this job can be probed, and it takes two")
 BETWEEN = ("refused", 68, "no rank runs now: the job is between two generations")
+NOT_ALLOWED = ("refused", 68, "the job was not started with --allow-injection")
+INJECTING = ("inject", "announce")
 NOT_OUT = ("refused", 68, "h2 is not drained")
 SCALED = ("done", 0, "1:4 nodes instead of 2:3")
 DRAINED = ("accepted", 0, "1 node of h2 asked to leave; the host stays out until `elaunch undrain h2`")
@@ -153,6 +159,8 @@ TABLE: dict[tuple[str, str], tuple[Row, str]] = {
     ("signal", "starting"): (("accepted", 0, "SIGUSR1 is on its way"), "starting"),
     ("signal", "running"): (("accepted", 0, "SIGUSR1 is on its way"), "running"),
     ("signal", "restarting"): (BETWEEN, "aborting"),
+    **{(kind, phase): (NOT_ALLOWED, phase) for kind in INJECTING for phase in ("waiting", "starting", "running")},
+    **{(kind, "restarting"): (NOT_ALLOWED, "aborting") for kind in INJECTING},
     **{(kind, "ending"): (ENDING, "aborting") for kind in KINDS},
     **{(kind, phase): (OVER, phase) for kind in KINDS for phase in ("succeeded", "failed", "stopped")},
 }
@@ -572,3 +580,12 @@ def test_a_thousand_nodes_are_one_line() -> None:
     entries = [Entry("node_gone", f"node h{n} left or was lost", 3, hosts=(f"h{n}",)) for n in range(1000)]
     (line,) = merged([Entry("leading", "h0 leads"), *entries])[1:]
     assert line.text == "1000 nodes left or were lost: h0, h1, h2, h3, h4, h5, h6, h7 and 992 more"
+
+
+def test_what_hosts_have_saved_is_not_told_as_if_they_were_lost() -> None:
+    """Each one's sentence is told, so that one sees which rank waits where; of many, the rest by name."""
+    entries = [Entry("evidence_saved", f"h{n}: rank {n} waits", 3, hosts=(f"h{n}",)) for n in range(1000)]
+    assert [line.text for line in merged(entries[:2])] == ["h0: rank 0 waits", "h1: rank 1 waits"]
+    *told, rest = merged(entries)
+    assert [line.text for line in told] == [f"h{n}: rank {n} waits" for n in range(8)]
+    assert rest.text == "992 more hosts have saved theirs: h8, h9, h10, h11, h12, h13, h14, h15 and 984 more"

@@ -8,14 +8,16 @@ from dataclasses import replace
 import pytest
 from job_makers import START, Driver, make_node
 
+from elaunch.controller.command_messages import pack_command, unpack_command
 from elaunch.controller.commands import Probe, Start
 from elaunch.controller.forming import waiting_for
 from elaunch.controller.history import told
-from elaunch.controller.job import NodeStatus, RunPhase
-from elaunch.controller.messages import pack_command, pack_status, unpack_agent, unpack_command
+from elaunch.controller.job_events import NodeJoined, OperatorCommand, StatusReceived
+from elaunch.controller.messages import unpack_agent
+from elaunch.controller.node_status import NodeStatus, RunPhase
 from elaunch.controller.probe_asking import Asking
 from elaunch.controller.probing import BOUND, OPERATOR_BOUND
-from elaunch.controller.state import NodeJoined, OperatorCommand, StatusReceived
+from elaunch.controller.status_messages import pack_status
 from elaunch.rendezvous.journal import Operation, Standing
 from elaunch.rendezvous.records import Phase, decode, encode
 from elaunch.topology.probe.facts import Interface, PortNote, Report, Row, Target

@@ -9,10 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from job_makers import make_node
 
-from elaunch.controller.job import Job, Policy
+from elaunch.controller.job import Job
 from elaunch.controller.mistrust import MOST_HOSTS, charged
+from elaunch.controller.policy import Policy
 from elaunch.controller.quarantine import QuarantinePolicy, by_operator, left_out, screen, with_fault
-from elaunch.rendezvous.records import Fault, HostRecord, Phase, Reason, State, decode, encode
+from elaunch.rendezvous.memory import Fault, HostRecord
+from elaunch.rendezvous.records import Phase, Reason, decode, encode
+from elaunch.rendezvous.state import State
 
 NOW = 1e9
 POLICY = QuarantinePolicy(faults=3, window=3600.0, duration=600.0, longest=2000.0)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elaunch.controller.job import History, RankExit
 from elaunch.controller.places import Place, common_place, place_of
 from elaunch.controller.restarts import (
     EXIT_CRASH_LOOP,
@@ -19,7 +18,9 @@ from elaunch.controller.restarts import (
     decide,
     remaining,
 )
-from elaunch.rendezvous.records import Phase, Reason, State, decode, encode
+from elaunch.rendezvous.memory import History
+from elaunch.rendezvous.records import Phase, Reason, decode, encode
+from elaunch.rendezvous.state import RankExit, State
 
 TRACE = 'Traceback (most recent call last):\n  File "{file}", line 3, in <module>\n  File "{file}", line {line}, in f\n'
 START = 1e9
@@ -269,3 +270,22 @@ def test_a_job_that_gets_nowhere_ends_however_it_fails(
     charged = sum(d.charged for d in found)
     if window is None:
         assert charged <= restarts
+
+
+# --- a directory of checkpoints that is another job's -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["DirectoryInUseError", "elaunch.errors.DirectoryInUseError"])
+def test_a_directory_that_another_job_has_is_worth_no_restart(kind: str) -> None:
+    """Whichever generation finds it so: also one between whose start and the last one's end another has come."""
+    told = "/ckpt: job second generation 1 on gpu-3 (pid 42) writes its checkpoints there"
+    ends = (killed(1), raised(0, f"{kind}: {told}"))
+    for policy in (RestartPolicy(3), RestartPolicy(0), RestartPolicy(0, on_failure="stop")):
+        decision = play(policy, [failed(raised(0), step=5), failed(*ends)])[-1]
+        assert (decision.restart, decision.exit_code) == (False, 97 if policy.max_restarts else 1)
+        assert decide(policy, EMPTY, failed(*ends), START).reason == Reason("directory_in_use", told)
+
+
+def test_a_program_that_only_speaks_of_it_is_like_any_other() -> None:
+    (decision,) = play(RestartPolicy(3), [failed(raised(0, "ValueError: not a DirectoryInUseError: x"))])
+    assert decision.restart

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elaunch.controller.agreement import policy_of, policy_values
-from elaunch.controller.job import Policy
-from elaunch.controller.state import resume
-from elaunch.rendezvous.records import Node, Phase, Plan, Reason, Spec, State
+from elaunch.controller.policy import Policy
+from elaunch.controller.resuming import resume
+from elaunch.rendezvous.plan import Plan
+from elaunch.rendezvous.records import Node, Phase, Reason, Spec
 from elaunch.rendezvous.seating import order
+from elaunch.rendezvous.state import State
 from tests.unit.controller.job_makers import START, Driver, make_node
 
 SECOND = Policy(2, 2, 3, floor=100_000, incarnation="slurm:lab:12.0")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from elaunch.controller.blame import Culprit, Hang
 from elaunch.controller.history import told
-from elaunch.controller.job import RunPhase
+from elaunch.controller.job_events import StartRefused
+from elaunch.controller.node_status import RunPhase
 from elaunch.controller.start_check import GRACE, START_TIMEOUT, Starts, conflict, ended_in
-from elaunch.controller.state import StartRefused
 from elaunch.errors import StartCheckError
 from elaunch.rendezvous.records import Phase, Reason
 from elaunch.start_record import (

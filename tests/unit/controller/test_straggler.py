@@ -56,6 +56,7 @@ class Training:
         return found
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(2, 9), st.data(), st.floats(0.05, 2.0), st.integers(0, 30))
 def test_three_times_as_slow_is_told_within_twenty_steps_with_the_figure(

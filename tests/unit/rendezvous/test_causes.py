@@ -44,6 +44,7 @@ def told(*endpoints: str) -> str:
     return asyncio.run(run())
 
 
+@pytest.mark.slow
 def test_a_port_where_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.rendezvous.records import Leader, Member, Node, Phase, Plan, Reason, Spec, State, decode, encode
+from elaunch.rendezvous.plan import Member, Plan
+from elaunch.rendezvous.records import Leader, Node, Phase, Reason, Spec, decode, encode
+from elaunch.rendezvous.state import State
 
 text = st.text(max_size=12)
 number = st.integers(-1, 2**31)

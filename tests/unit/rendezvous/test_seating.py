@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elaunch.rendezvous.records import Member, Node
+from elaunch.rendezvous.plan import Member
+from elaunch.rendezvous.records import Node
 from elaunch.rendezvous.seating import order
 
 

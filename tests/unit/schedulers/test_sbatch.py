@@ -72,7 +72,7 @@ def test_a_file_and_what_is_given_beside_it(tmp_path: Path, capsys: pytest.Captu
     assert "\nmodule load cuda\n" in script
     assert script.index("module load") < script.index("srun")
     file.write_text("nodes = \n")
-    with pytest.raises(UsageError, match=f"--file={file}"):
+    with pytest.raises(UsageError, match=f"--file={file}: is no TOML: .*; texts stand in quotes"):
         slurm.run(["render", f"--file={file}"], {})
     with pytest.raises(UsageError, match="No such file"):
         slurm.run(["render", "--file=/none.toml"], {})

@@ -28,7 +28,7 @@ class StatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class StatusReply(_message.Message):
-    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint", "ports")
+    __slots__ = ("leader_epoch", "phase", "generation", "restart_count", "max_restarts", "min_nodes", "max_nodes", "code", "reason", "waiting_for", "phase_seconds", "nodes", "ranks", "budget_left", "refused", "checkpoint", "ports", "world_size", "exits", "hang", "port_levels", "accounts", "usual_step_seconds", "lost_seconds", "lost_steps", "restored_step")
     class RefusedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,15 @@ class StatusReply(_message.Message):
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     PORTS_FIELD_NUMBER: _ClassVar[int]
+    WORLD_SIZE_FIELD_NUMBER: _ClassVar[int]
+    EXITS_FIELD_NUMBER: _ClassVar[int]
+    HANG_FIELD_NUMBER: _ClassVar[int]
+    PORT_LEVELS_FIELD_NUMBER: _ClassVar[int]
+    ACCOUNTS_FIELD_NUMBER: _ClassVar[int]
+    USUAL_STEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOST_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOST_STEPS_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_STEP_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     phase: str
     generation: int
@@ -70,7 +79,121 @@ class StatusReply(_message.Message):
     refused: _containers.ScalarMap[str, int]
     checkpoint: LastCheckpoint
     ports: _containers.RepeatedCompositeFieldContainer[PortLine]
-    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ..., ports: _Optional[_Iterable[_Union[PortLine, _Mapping]]] = ...) -> None: ...
+    world_size: int
+    exits: _containers.RepeatedCompositeFieldContainer[RankExit]
+    hang: HangReport
+    port_levels: _containers.RepeatedCompositeFieldContainer[PortLevel]
+    accounts: Accounts
+    usual_step_seconds: float
+    lost_seconds: float
+    lost_steps: int
+    restored_step: int
+    def __init__(self, leader_epoch: _Optional[int] = ..., phase: _Optional[str] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., max_restarts: _Optional[int] = ..., min_nodes: _Optional[int] = ..., max_nodes: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waiting_for: _Optional[str] = ..., phase_seconds: _Optional[float] = ..., nodes: _Optional[_Iterable[_Union[NodeLine, _Mapping]]] = ..., ranks: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., budget_left: _Optional[int] = ..., refused: _Optional[_Mapping[str, int]] = ..., checkpoint: _Optional[_Union[LastCheckpoint, _Mapping]] = ..., ports: _Optional[_Iterable[_Union[PortLine, _Mapping]]] = ..., world_size: _Optional[int] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., hang: _Optional[_Union[HangReport, _Mapping]] = ..., port_levels: _Optional[_Iterable[_Union[PortLevel, _Mapping]]] = ..., accounts: _Optional[_Union[Accounts, _Mapping]] = ..., usual_step_seconds: _Optional[float] = ..., lost_seconds: _Optional[float] = ..., lost_steps: _Optional[int] = ..., restored_step: _Optional[int] = ...) -> None: ...
+
+class Accounts(_message.Message):
+    __slots__ = ("total_seconds", "seconds", "activity", "activity_seconds", "restarts")
+    class SecondsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class RestartsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    TOTAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ACTIVITY_FIELD_NUMBER: _ClassVar[int]
+    ACTIVITY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RESTARTS_FIELD_NUMBER: _ClassVar[int]
+    total_seconds: float
+    seconds: _containers.ScalarMap[str, float]
+    activity: str
+    activity_seconds: float
+    restarts: _containers.ScalarMap[str, int]
+    def __init__(self, total_seconds: _Optional[float] = ..., seconds: _Optional[_Mapping[str, float]] = ..., activity: _Optional[str] = ..., activity_seconds: _Optional[float] = ..., restarts: _Optional[_Mapping[str, int]] = ...) -> None: ...
+
+class HangReport(_message.Message):
+    __slots__ = ("generation", "time", "code", "text", "culprits", "waits", "evidence", "stacks")
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    CULPRITS_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    time: float
+    code: str
+    text: str
+    culprits: _containers.RepeatedCompositeFieldContainer[RankLine]
+    waits: _containers.RepeatedCompositeFieldContainer[WaitLine]
+    evidence: _containers.RepeatedScalarFieldContainer[str]
+    stacks: _containers.RepeatedCompositeFieldContainer[StackGroup]
+    def __init__(self, generation: _Optional[int] = ..., time: _Optional[float] = ..., code: _Optional[str] = ..., text: _Optional[str] = ..., culprits: _Optional[_Iterable[_Union[RankLine, _Mapping]]] = ..., waits: _Optional[_Iterable[_Union[WaitLine, _Mapping]]] = ..., evidence: _Optional[_Iterable[str]] = ..., stacks: _Optional[_Iterable[_Union[StackGroup, _Mapping]]] = ...) -> None: ...
+
+class WaitLine(_message.Message):
+    __slots__ = ("group", "what", "sequence", "since", "waiting", "absent")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FIELD_NUMBER: _ClassVar[int]
+    ABSENT_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    what: str
+    sequence: int
+    since: float
+    waiting: _containers.RepeatedScalarFieldContainer[int]
+    absent: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[str] = ..., what: _Optional[str] = ..., sequence: _Optional[int] = ..., since: _Optional[float] = ..., waiting: _Optional[_Iterable[int]] = ..., absent: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class StackGroup(_message.Message):
+    __slots__ = ("host", "ranks", "text")
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    text: str
+    def __init__(self, host: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., text: _Optional[str] = ...) -> None: ...
+
+class PortLevel(_message.Message):
+    __slots__ = ("host", "node_id", "port", "ranks", "state", "phys_state", "rate", "sent", "received", "rose")
+    class RoseEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PHYS_STATE_FIELD_NUMBER: _ClassVar[int]
+    RATE_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    ROSE_FIELD_NUMBER: _ClassVar[int]
+    host: str
+    node_id: str
+    port: str
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    state: str
+    phys_state: str
+    rate: float
+    sent: float
+    received: float
+    rose: _containers.ScalarMap[str, int]
+    def __init__(self, host: _Optional[str] = ..., node_id: _Optional[str] = ..., port: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., state: _Optional[str] = ..., phys_state: _Optional[str] = ..., rate: _Optional[float] = ..., sent: _Optional[float] = ..., received: _Optional[float] = ..., rose: _Optional[_Mapping[str, int]] = ...) -> None: ...
 
 class LastCheckpoint(_message.Message):
     __slots__ = ("step", "generation", "age_seconds", "lost_seconds", "lost_steps")
@@ -107,7 +230,7 @@ class PortLine(_message.Message):
     def __init__(self, host: _Optional[str] = ..., node_id: _Optional[str] = ..., port: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ..., code: _Optional[str] = ..., text: _Optional[str] = ..., seconds: _Optional[float] = ..., left_out: bool = ...) -> None: ...
 
 class RankLine(_message.Message):
-    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by", "start")
+    __slots__ = ("rank", "node_id", "pid", "step", "step_seconds", "beat_seconds", "state", "where", "section", "waits_in", "progress_seconds", "awaited_by", "start", "slower", "host")
     RANK_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
@@ -121,6 +244,8 @@ class RankLine(_message.Message):
     PROGRESS_SECONDS_FIELD_NUMBER: _ClassVar[int]
     AWAITED_BY_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
+    SLOWER_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
     rank: int
     node_id: str
     pid: int
@@ -134,7 +259,9 @@ class RankLine(_message.Message):
     progress_seconds: float
     awaited_by: int
     start: StartRecord
-    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ..., progress_seconds: _Optional[float] = ..., awaited_by: _Optional[int] = ..., start: _Optional[_Union[StartRecord, _Mapping]] = ...) -> None: ...
+    slower: float
+    host: str
+    def __init__(self, rank: _Optional[int] = ..., node_id: _Optional[str] = ..., pid: _Optional[int] = ..., step: _Optional[int] = ..., step_seconds: _Optional[float] = ..., beat_seconds: _Optional[float] = ..., state: _Optional[str] = ..., where: _Optional[str] = ..., section: _Optional[str] = ..., waits_in: _Optional[str] = ..., progress_seconds: _Optional[float] = ..., awaited_by: _Optional[int] = ..., start: _Optional[_Union[StartRecord, _Mapping]] = ..., slower: _Optional[float] = ..., host: _Optional[str] = ...) -> None: ...
 
 class NodeLine(_message.Message):
     __slots__ = ("node_id", "host", "slots", "rank0", "phase", "generation", "attached", "heard_seconds", "note")
@@ -191,7 +318,7 @@ class AgentMessage(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., leader_epoch: _Optional[int] = ..., status: _Optional[_Union[NodeStatus, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
-    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "leaving_code", "start_exit_code", "interfaces", "probe", "starts")
+    __slots__ = ("generation", "phase", "exits", "store_port", "leaving", "leaving_reason", "leaving_exit_code", "stop_job", "start_error", "evidence", "answers", "commits", "lines", "start_code", "leaving_code", "start_exit_code", "interfaces", "probe", "starts", "stacks")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     PHASE_FIELD_NUMBER: _ClassVar[int]
     EXITS_FIELD_NUMBER: _ClassVar[int]
@@ -211,6 +338,7 @@ class NodeStatus(_message.Message):
     INTERFACES_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     STARTS_FIELD_NUMBER: _ClassVar[int]
+    STACKS_FIELD_NUMBER: _ClassVar[int]
     generation: int
     phase: RunPhase
     exits: _containers.RepeatedCompositeFieldContainer[RankExit]
@@ -230,7 +358,8 @@ class NodeStatus(_message.Message):
     interfaces: _containers.RepeatedCompositeFieldContainer[Interface]
     probe: ProbeReport
     starts: _containers.RepeatedCompositeFieldContainer[StartRecord]
-    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., leaving_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[StartRecord, _Mapping]]] = ...) -> None: ...
+    stacks: _containers.RepeatedCompositeFieldContainer[StackGroup]
+    def __init__(self, generation: _Optional[int] = ..., phase: _Optional[_Union[RunPhase, str]] = ..., exits: _Optional[_Iterable[_Union[RankExit, _Mapping]]] = ..., store_port: _Optional[int] = ..., leaving: bool = ..., leaving_reason: _Optional[str] = ..., leaving_exit_code: _Optional[int] = ..., stop_job: bool = ..., start_error: _Optional[str] = ..., evidence: _Optional[str] = ..., answers: _Optional[_Iterable[_Union[Answer, _Mapping]]] = ..., commits: _Optional[_Iterable[_Union[CheckpointCommit, _Mapping]]] = ..., lines: _Optional[_Iterable[_Union[CheckpointLine, _Mapping]]] = ..., start_code: _Optional[str] = ..., leaving_code: _Optional[str] = ..., start_exit_code: _Optional[int] = ..., interfaces: _Optional[_Iterable[_Union[Interface, _Mapping]]] = ..., probe: _Optional[_Union[ProbeReport, _Mapping]] = ..., starts: _Optional[_Iterable[_Union[StartRecord, _Mapping]]] = ..., stacks: _Optional[_Iterable[_Union[StackGroup, _Mapping]]] = ...) -> None: ...
 
 class Interface(_message.Message):
     __slots__ = ("name", "addresses", "link_local", "mtu", "port", "rail")
@@ -353,7 +482,7 @@ class StartRecord(_message.Message):
     def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ..., pid: _Optional[int] = ..., rank: _Optional[int] = ..., world_size: _Optional[int] = ..., generation: _Optional[int] = ..., restart_count: _Optional[int] = ..., local_rank: _Optional[int] = ..., local_world_size: _Optional[int] = ..., logical_device: _Optional[str] = ..., device_id: _Optional[str] = ..., backend: _Optional[str] = ..., endpoint: _Optional[str] = ..., transport: _Optional[str] = ..., timeout: _Optional[float] = ..., nics: _Optional[str] = ..., numa_node: _Optional[str] = ..., rail: _Optional[str] = ..., import_seconds: _Optional[float] = ..., rendezvous_seconds: _Optional[float] = ..., exchange_seconds: _Optional[float] = ..., communicator_seconds: _Optional[float] = ..., topology_digest: _Optional[str] = ..., driver: _Optional[str] = ..., runtime: _Optional[str] = ..., libraries: _Optional[str] = ..., phase: _Optional[str] = ..., asked_rank: _Optional[int] = ..., asked_world_size: _Optional[int] = ..., shared: bool = ..., asymmetry: bool = ..., error: _Optional[str] = ..., fault: _Optional[str] = ..., inits: _Optional[int] = ...) -> None: ...
 
 class CheckpointCommit(_message.Message):
-    __slots__ = ("generation", "rank", "number", "step", "path", "digest", "bytes", "seconds")
+    __slots__ = ("generation", "rank", "number", "step", "path", "digest", "bytes", "seconds", "blocked")
     GENERATION_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
@@ -362,6 +491,7 @@ class CheckpointCommit(_message.Message):
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     SECONDS_FIELD_NUMBER: _ClassVar[int]
+    BLOCKED_FIELD_NUMBER: _ClassVar[int]
     generation: int
     rank: int
     number: int
@@ -370,7 +500,8 @@ class CheckpointCommit(_message.Message):
     digest: str
     bytes: int
     seconds: float
-    def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., step: _Optional[int] = ..., path: _Optional[str] = ..., digest: _Optional[str] = ..., bytes: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
+    blocked: float
+    def __init__(self, generation: _Optional[int] = ..., rank: _Optional[int] = ..., number: _Optional[int] = ..., step: _Optional[int] = ..., path: _Optional[str] = ..., digest: _Optional[str] = ..., bytes: _Optional[int] = ..., seconds: _Optional[float] = ..., blocked: _Optional[float] = ...) -> None: ...
 
 class CheckpointLine(_message.Message):
     __slots__ = ("number", "generation", "rank", "kind", "text", "step")
@@ -506,7 +637,7 @@ class GroupProgress(_message.Message):
     def __init__(self, name: _Optional[str] = ..., size: _Optional[int] = ..., started: _Optional[int] = ..., finished: _Optional[int] = ..., collective: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks", "receipts", "probe")
+    __slots__ = ("leader_epoch", "start", "abort", "end", "wait", "leave", "signal", "stacks", "receipts", "probe", "inject")
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
@@ -517,6 +648,7 @@ class Command(_message.Message):
     STACKS_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
+    INJECT_FIELD_NUMBER: _ClassVar[int]
     leader_epoch: int
     start: Start
     abort: Abort
@@ -527,7 +659,8 @@ class Command(_message.Message):
     stacks: Stacks
     receipts: Receipts
     probe: Probe
-    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ...) -> None: ...
+    inject: Inject
+    def __init__(self, leader_epoch: _Optional[int] = ..., start: _Optional[_Union[Start, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ..., signal: _Optional[_Union[Signal, _Mapping]] = ..., stacks: _Optional[_Union[Stacks, _Mapping]] = ..., receipts: _Optional[_Union[Receipts, _Mapping]] = ..., probe: _Optional[_Union[Probe, _Mapping]] = ..., inject: _Optional[_Union[Inject, _Mapping]] = ...) -> None: ...
 
 class Probe(_message.Message):
     __slots__ = ("id", "secret", "seconds", "targets")
@@ -662,18 +795,20 @@ class Abort(_message.Message):
     def __init__(self, generation: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., evidence: bool = ..., notice: bool = ...) -> None: ...
 
 class End(_message.Message):
-    __slots__ = ("outcome", "exit_code", "code", "reason", "failures")
+    __slots__ = ("outcome", "exit_code", "code", "reason", "failures", "failed_ranks")
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     FAILURES_FIELD_NUMBER: _ClassVar[int]
+    FAILED_RANKS_FIELD_NUMBER: _ClassVar[int]
     outcome: str
     exit_code: int
     code: str
     reason: str
     failures: _containers.RepeatedCompositeFieldContainer[Failure]
-    def __init__(self, outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ...) -> None: ...
+    failed_ranks: int
+    def __init__(self, outcome: _Optional[str] = ..., exit_code: _Optional[int] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[Failure, _Mapping]]] = ..., failed_ranks: _Optional[int] = ...) -> None: ...
 
 class Failure(_message.Message):
     __slots__ = ("host", "exit")
@@ -716,3 +851,45 @@ class Stacks(_message.Message):
     generation: int
     local_ranks: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, id: _Optional[str] = ..., generation: _Optional[int] = ..., local_ranks: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class Inject(_message.Message):
+    __slots__ = ("id", "generation", "local_ranks", "kind", "rank", "node", "port", "at", "step", "nth", "seconds", "signal", "code", "share", "period", "delay", "bytes", "mbit", "jump")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_RANKS_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    RANK_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    NTH_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SIGNAL_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    SHARE_FIELD_NUMBER: _ClassVar[int]
+    PERIOD_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    MBIT_FIELD_NUMBER: _ClassVar[int]
+    JUMP_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    generation: int
+    local_ranks: _containers.RepeatedScalarFieldContainer[int]
+    kind: str
+    rank: int
+    node: str
+    port: str
+    at: str
+    step: int
+    nth: int
+    seconds: float
+    signal: int
+    code: int
+    share: float
+    period: float
+    delay: float
+    bytes: int
+    mbit: float
+    jump: float
+    def __init__(self, id: _Optional[str] = ..., generation: _Optional[int] = ..., local_ranks: _Optional[_Iterable[int]] = ..., kind: _Optional[str] = ..., rank: _Optional[int] = ..., node: _Optional[str] = ..., port: _Optional[str] = ..., at: _Optional[str] = ..., step: _Optional[int] = ..., nth: _Optional[int] = ..., seconds: _Optional[float] = ..., signal: _Optional[int] = ..., code: _Optional[int] = ..., share: _Optional[float] = ..., period: _Optional[float] = ..., delay: _Optional[float] = ..., bytes: _Optional[int] = ..., mbit: _Optional[float] = ..., jump: _Optional[float] = ...) -> None: ...

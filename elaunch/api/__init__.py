@@ -1,0 +1,1 @@
+"""Jobs that a Python program starts: ``elaunch.launch`` (docs/api.md). Without torch."""

@@ -1,0 +1,1 @@
+"""What a job's time went into, and the figures that a Prometheus collects."""
