@@ -45,4 +45,4 @@ if RANK == 1:
     work()
 dist.all_reduce(torch.ones(4))
 saver.join()
-print("through", flush=True)
+print("through\n", end="", flush=True)

@@ -17,7 +17,7 @@ CONFIG = elaunch.LaunchConfig(nproc_per_node=2, start="exec", grace_period=5, qu
 
 def waits() -> None:
     """Say that this rank is there, and stay."""
-    print(f"rank {elaunch.context().rank} is there", flush=True)
+    print(f"rank {elaunch.context().rank} is there\n", end="", flush=True)  # in one write, which no signal parts
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     time.sleep(300)
 
