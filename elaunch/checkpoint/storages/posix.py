@@ -22,6 +22,7 @@ from elaunch.checkpoint.storages.posix_files import PosixSink, PosixSource, open
 
 _REMOVAL_SECONDS = 5.0
 _LOOK_SECONDS = 0.02
+_LOOKS = 5
 
 
 @dataclass(slots=True)
@@ -116,12 +117,14 @@ class Posix:
     def retire(self, name: str, retired: str) -> bool:
         source, target = self.root / name, self.root / retired / name
         try:
-            lock = locks.to_remove(source / layout.MANIFEST)
+            lock = self._to_remove(source / layout.MANIFEST)
         except FileNotFoundError:
             return True
         if lock is None:
             return False
         try:
+            if not lock.is_of(source / layout.MANIFEST):
+                return True  # another has removed it since it was opened
             os.rename(source, target)
         finally:
             lock.release()
@@ -166,10 +169,18 @@ class Posix:
         return lock
 
     def is_read(self, name: str) -> bool:
-        lock = locks.to_remove(self.root / name)
+        lock = self._to_remove(self.root / name)
         if lock is not None:
             lock.release()
         return lock is None
+
+    def _to_remove(self, manifest: Path) -> locks.FileLock | None:
+        """A lock against those who read; None where one does. Others who remove, or look, have it for a moment only."""
+        for _ in range(_LOOKS):
+            if (lock := locks.to_remove(manifest)) is not None:
+                return lock
+            time.sleep(_LOOK_SECONDS)
+        return None
 
     def _own(self, temporary: Path) -> locks.FileLock:
         try:
