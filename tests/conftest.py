@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 # No test has a terminal, and most look for the lines that a person would see.
 os.environ.setdefault("ELAUNCH_LOG_FORMAT", "console")
+
+# Properties are of values: that the machine stood still for a moment in one of thousands of examples breaks none.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 HERE = Path(__file__).parent
 FAST = ("unit", "etcd")

@@ -118,7 +118,9 @@ def test_the_carrier_of_its_interface_is_an_rdma_ports_too(tree: LinkTree) -> No
     assert "carrier_changes" not in only(tree.root, Port("mlx5_0", interfaces=("ens2",))).counters
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=60, deadline=None
+)
 @given(
     st.dictionaries(st.sampled_from(["state", "rate", "phys_state"]), st.binary(max_size=60)), st.binary(max_size=40)
 )
