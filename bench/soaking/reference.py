@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -58,5 +59,6 @@ class Reference:
         self._process.kill()  # it may be at its imports, and has nothing to save
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(OSError):  # what it was asked and has not taken is still to be written
+                    pipe.close()
         self._process.wait(30)
