@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import aiohttp
@@ -12,17 +11,12 @@ import pytest
 from elaunch.errors import UsageError
 from elaunch.kubernetes import running
 from elaunch.kubernetes.liveness import answering
-
-
-def _port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from tests.etcd.servers import free_port
 
 
 def test_an_operator_that_waits_for_its_turn_is_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the kubelet would kill the second of two again and again."""
-    url = f"http://127.0.0.1:{_port()}/healthz"
+    url = f"http://127.0.0.1:{free_port()}/healthz"
     told: list[int] = []
 
     class Waiting:
