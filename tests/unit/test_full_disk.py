@@ -31,7 +31,7 @@ def test_a_program_goes_on_though_its_output_does_not_fit(
     tmp_path: Path, options: tuple[str, ...], outlasts: bool
 ) -> None:
     text = PROGRAM.replace("LAST", "outlast()" if outlasts else "")
-    argv = [sys.executable, *options, "-c", text, str(tmp_path / "done")]
+    argv = [sys.executable, "-B", *options, "-c", text, str(tmp_path / "done")]
     with (tmp_path / "out").open("wb") as out, (tmp_path / "err").open("wb") as err:
         done = subprocess.run(argv, stdout=out, stderr=err, preexec_fn=limit, timeout=60)
     assert (tmp_path / "done").exists() == outlasts
