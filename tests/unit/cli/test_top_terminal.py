@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from elaunch.cli import top_terminal
 from elaunch.cli.top_terminal import Terminal
 
 
@@ -30,6 +31,7 @@ def test_a_terminal_that_is_full_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
     screen = Screen(near)
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setattr(sys, "stdin", screen)
+    monkeypatch.setattr(top_terminal, "_TAKE_WITHIN", 60.0)
     with Terminal() as terminal:
         os.set_blocking(near, False)
         found = bytearray()
@@ -41,7 +43,7 @@ def test_a_terminal_that_is_full_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
         reading = threading.Timer(0.2, read)
         reading.start()
         terminal.draw(["x" * 100] * 2000 + ["last line"])
-        reading.join(10)
+        reading.join(60)
         assert b"last line" in found
     os.close(far)
     os.close(near)

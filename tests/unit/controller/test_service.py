@@ -18,7 +18,7 @@ def listening() -> Iterator[socket.socket]:
     """An abstract socket that holds few messages."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as found:
         found.bind(f"\0elaunch-test-{os.getpid()}")
-        found.settimeout(5)
+        found.settimeout(30)
         yield found
 
 
@@ -26,7 +26,10 @@ def _service(of: socket.socket, **environ: str) -> Service:
     return Service({SOCKET_VARIABLE: "@" + of.getsockname()[1:].decode(), **environ})
 
 
-def test_one_that_is_busy_still_hears_that_we_are_ready(listening: socket.socket) -> None:
+def test_one_that_is_busy_still_hears_that_we_are_ready(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elaunch.controller.service._PATIENCE", 30.0)
     service = _service(listening)
     for _ in range(1000):
         service.say("WATCHDOG=1")  # more than it holds
