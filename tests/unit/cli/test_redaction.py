@@ -117,7 +117,8 @@ def test_no_text_takes_long(piece: str) -> None:
         Redactor([SECRET]).text(piece * (100_000 // len(piece)))
         return time.process_time() - began
 
-    assert min(taken() for _ in range(2)) < 1.25  # what others do to the processor's caches counts as ours
+    # The slowest takes half a second, and what grows with the square of its length far longer than five.
+    assert min(taken() for _ in range(2)) < 5
 
 
 def test_files_that_an_agent_names_are_found_from_its_folder(tmp_path: Path) -> None:
