@@ -33,7 +33,7 @@ SLOTS = 4
 
 def run(test: Coroutine[Any, Any, None]) -> None:
     async def bounded() -> None:
-        await asyncio.wait_for(test, 30)
+        await asyncio.wait_for(test, 100)  # a command that nobody carries out is waited for ten seconds
 
     asyncio.run(bounded())
 
