@@ -14,8 +14,11 @@ from xdist.scheduler import LoadScopeScheduling
 # No test has a terminal, and most look for the lines that a person would see.
 os.environ.setdefault("ELAUNCH_LOG_FORMAT", "console")
 
-# Properties are of values: that the machine stood still for a moment in one of thousands of examples breaks none.
-settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Properties are of values: that the machine stood still for a moment in one of thousands of examples breaks none. CI
+# draws the same examples each time, as Hypothesis does where it knows a CI itself; everywhere else they are new ones.
+settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("busy")
 
 HERE = Path(__file__).parent
