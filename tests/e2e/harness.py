@@ -10,6 +10,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,18 @@ class Agent:
     def children(self) -> list[psutil.Process]:
         return psutil.Process(self.pid).children(recursive=True)
 
+    def child(self, word: str) -> psutil.Process:
+        """The first process below it that has ``word`` in its command line; others may end meanwhile."""
+
+        def found() -> psutil.Process | None:
+            for process in self.children():
+                with suppress(psutil.Error):
+                    if word in " ".join(process.cmdline()):
+                        return process
+            return None
+
+        return wait_until(f"{word} below agent {self.pid}", found)  # type: ignore[no-any-return]
+
 
 @dataclass
 class Job:
@@ -102,9 +115,8 @@ class Job:
         """What the ranks wrote down, in the order of time."""
         found: list[Event] = []
         for path in self.out.glob("*-*.jsonl"):
-            for line in path.read_text().splitlines():
-                if line.endswith("}"):
-                    found.append(json.loads(line))
+            *whole, _ = path.read_text().split("\n")  # what has no end yet is being written
+            found += [json.loads(line) for line in whole if line.endswith("}")]
         wanted = {**({"event": kind} if kind else {}), **values}
         return sorted((e for e in found if wanted.items() <= e.items()), key=lambda e: e["t"])
 
@@ -153,11 +165,12 @@ class Job:
         found = {}
         for process in self.living():
             if process.pid not in ranks:
-                sockets = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
-                found[process] = [(c.laddr.ip.replace("::ffff:", ""), c.laddr.port) for c in sockets]
+                with suppress(psutil.NoSuchProcess):
+                    sockets = [c for c in process.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+                    found[process] = [(c.laddr.ip.replace("::ffff:", ""), c.laddr.port) for c in sockets]
         return {process: ports for process, ports in found.items() if ports}
 
-    def close(self, *, within: float = 10.0) -> list[str]:
+    def close(self, *, within: float = 30.0) -> list[str]:
         """End the agents that still run; what outlives them is returned, and ended too."""
         for agent in self.agents:
             if agent.process.poll() is None:

@@ -30,7 +30,7 @@ def elaunch(tmp_path: Path, *args: str, shell: str = 'exec "$@"', **env: str) ->
     """Run it to its end from a shell that prepares its streams or limits."""
     full = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path), **env}
     argv = ["bash", "-c", shell, "bash", sys.executable, "-m", "elaunch", *args]
-    return subprocess.run(argv, env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=40)
+    return subprocess.run(argv, env=full, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", ["日本語 ü%s'\"$(x)", "x" * 5000, "é" * 5000, "a/../../b"])
@@ -95,7 +95,7 @@ def test_a_console_that_nobody_reads_blocks_neither_agent_nor_end(job: MakeJob, 
     argv = [sys.executable, "-m", "elaunch", *one.options, f"--log-dir={tmp_path}/logs", *one.program]
     with subprocess.Popen(argv, env=env, stdout=writer, stderr=writer, stdin=subprocess.DEVNULL) as process:
         try:
-            assert process.wait(30) == 0
+            assert process.wait(120) == 0
         finally:
             process.kill()
             os.close(reader)
@@ -137,17 +137,17 @@ def test_an_error_file_that_is_none(tmp_path: Path, left: str) -> None:
 
 def test_a_spawner_process_killed_while_it_stops_ranks_costs_no_job(job: MakeJob) -> None:
     one = job(
-        *ONE, "--nproc-per-node=2", "--max-restarts=2", "--shutdown-timeout=20", "--log-level=debug",
+        *ONE, "--nproc-per-node=2", "--max-restarts=2", "--shutdown-timeout=90", "--log-level=debug",
         program=SIGNALLED, env={"MODE": "deaf"},
     )  # fmt: skip
     agent = one.agent()
     first = wait_until("two ranks", lambda: len(e := one.events("ready", generation=1)) == 2 and e)
     os.kill(first[0]["pid"], signal.SIGKILL)
     wait_until("the abort", lambda: "aborting" in agent.output())
-    next(p for p in agent.children() if "spawner_process" in " ".join(p.cmdline())).kill()
+    agent.child("spawner_process").kill()
     began = time.monotonic()
-    wait_until("the next generation", lambda: len(one.events("ready", generation=2)) == 2, 15.0)
-    assert time.monotonic() - began < 15
+    wait_until("the next generation", lambda: len(one.events("ready", generation=2)) == 2, 60.0)
+    assert time.monotonic() - began < 60
     one.finish()
     assert agent.wait() == 0, agent.output()
 

@@ -70,22 +70,24 @@ def _pidfd(pid: int) -> int:
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_an_agent_killed_the_other_goes_on(job: MakeJob, etcd: str, victim: int) -> None:
-    """Whichever of the two came first, and so led and hosted the store."""
-    two = job("--nnodes=1:2", f"--rdzv-endpoint={etcd}", f"--rdzv-id=kill{victim}", *ELASTIC)
+    """Whichever of the two came first, and so led and hosted the store; and at once, not when its lease would end."""
+    two = job(
+        "--nnodes=1:2", f"--rdzv-endpoint={etcd}", f"--rdzv-id=kill{victim}", "--rdzv-conf=lease_ttl=90", *ELASTIC
+    )
     agents = both(two)
     two.steps_in(1, 4)
     dead = pids_of(two, agents[victim], 1)
     killed = time.monotonic()
     agents[victim].kill()
-    wait_until("the dead agent's ranks gone", lambda: all(gone(pid) for pid in dead), 5.0)
-    assert time.monotonic() - killed < 5.0
+    wait_until("the dead agent's ranks gone", lambda: all(gone(pid) for pid in dead), 15.0)
+    assert time.monotonic() - killed < 15.0
     steps = two.steps_in(2, 2)
     two.finish()
     agents[victim].wait()
     assert agents[1 - victim].wait() == 0, two.outputs()
     assert {e["env"]["TORCHELASTIC_RESTART_COUNT"] for e in two.events("start", generation=2)} == {"0"}
     check_order(two)
-    assert min(e["t"] for e in steps) - killed < 10.0
+    assert min(e["t"] for e in steps) - killed < 50.0
 
 
 def test_an_agent_of_a_fixed_world_is_waited_for(job: MakeJob, etcd: str) -> None:
@@ -93,7 +95,7 @@ def test_an_agent_of_a_fixed_world_is_waited_for(job: MakeJob, etcd: str) -> Non
     agents = both(two)
     two.steps_in(1, 4)
     agents[0].kill()
-    wait_until("the other says that it waits", lambda: "1 of at least 2 nodes" in agents[1].output(), 10.0)
+    wait_until("the other says that it waits", lambda: "1 of at least 2 nodes" in agents[1].output())
     assert agents[1].process.poll() is None
     agents[0].wait()
     late = two.agent()
@@ -150,8 +152,7 @@ def test_a_spawner_process_that_dies_costs_one_restart(job: MakeJob) -> None:
     one = job("--nproc-per-node=2", "--max-restarts=1")
     agent = one.agent()
     one.steps_in(1, 2)
-    spawner = next(p for p in agent.children() if "spawner_process" in " ".join(p.cmdline()))
-    spawner.kill()
+    agent.child("spawner_process").kill()
     one.steps_in(2, 2)
     one.finish()
     assert agent.wait() == 0, agent.output()
