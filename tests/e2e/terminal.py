@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import re
@@ -16,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_MARK = "\x1b[elaunch-test-over"  # no program writes it
 _FRAME = re.compile(r"\x1b\[\?2026h\x1b\[H(.*?)\x1b\[J\x1b\[\?2026l", re.DOTALL)
 
 
@@ -50,9 +52,10 @@ class Pty:
         os.close(self._slave)
 
     def _read(self) -> None:
+        decode = codecs.getincrementaldecoder("utf-8")("replace").decode  # a read may end within a character
         while not self._over.is_set():
             if select.select([self._master], [], [], 0.1)[0]:
-                self._text += os.read(self._master, 65536).decode(errors="replace")
+                self._text += decode(os.read(self._master, 65536))
 
     def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
@@ -89,10 +92,12 @@ class Pty:
     def wait(self, seconds: float = 20.0) -> int:
         """The exit code, once all has been read that it has written."""
         code = self.process.wait(seconds)
-        length = -1
-        while length != len(self._text):
-            length = len(self._text)
-            time.sleep(0.15)
+        os.write(self._slave, _MARK.encode())  # comes after all that the program has written
+        deadline = time.monotonic() + 20
+        while not self._text.endswith(_MARK):
+            assert time.monotonic() < deadline, self._text
+            time.sleep(0.01)
+        self._text = self._text.removesuffix(_MARK)
         return code
 
     def restored(self) -> bool:
