@@ -85,7 +85,7 @@ class Stream:
     def of(self, name: str) -> list[Any]:
         return [data for kind, data in self.got if kind == name]
 
-    def event(self, code: str, seconds: float = 20.0) -> Any:
+    def event(self, code: str, seconds: float = 60.0) -> Any:
         """The first event of this code."""
         return wait_until(code, lambda: next((e for e in self.of("event") if e["code"] == code), None), seconds)
 

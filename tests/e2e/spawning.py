@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
-SECONDS = 60.0
+SECONDS = 120.0
 
 
 def environment(**more: str) -> dict[str, str]:

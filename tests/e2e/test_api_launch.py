@@ -151,7 +151,7 @@ def test_an_interrupt_ends_the_job_first(mark: str) -> None:
     process = program("interrupted")
     first_rank(process)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=40)
+    out, err = process.communicate(timeout=120)
     assert out.splitlines()[-1] == '"interrupted"', err
     assert not marked(mark)[1:]
 
@@ -160,7 +160,7 @@ def test_a_killed_program_takes_its_job_along(mark: str) -> None:
     process = program("killed")
     first_rank(process)
     process.kill()
-    process.communicate(timeout=40)  # its ranks hold the pipes until they are gone
+    process.communicate(timeout=120)  # its ranks hold the pipes until they are gone
 
 
 def test_a_thread_may_launch_and_no_signal_handler_is_changed() -> None:

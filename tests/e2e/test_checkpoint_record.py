@@ -176,7 +176,6 @@ def test_a_checkpointer_goes_on_from_where_the_plan_says(job: MakeJob, etcd: str
         wait_until(
             f"generation {generation} has done its steps",
             lambda: len(one.events("idle", generation=generation)) == 2,
-            90,
         )
         return [(e["step"], e["weights"]) for e in one.events("restored", generation=generation)]
 

@@ -11,7 +11,7 @@ import pytest
 
 from elaunch.controller.dedicated import place
 from tests.e2e.conftest import MakeJob
-from tests.e2e.controllers import TTL, Controllers
+from tests.e2e.controllers import Controllers
 from tests.e2e.harness import Job, wait_until
 from tests.e2e.operating import elaunch
 from tests.e2e.test_leaders import counting, finish
@@ -34,12 +34,12 @@ def test_the_lead_goes_to_controllers_that_come_and_back_to_agents_when_all_are_
     epoch, agent = controllers.leader("handover")
     assert agent
     controller = controllers.start()
-    wait_until("the agent hands over", lambda: controllers.leader("handover")[0] > epoch, 10 * TTL)
+    wait_until("the agent hands over", lambda: controllers.leader("handover")[0] > epoch)
     epoch, leader = controllers.leading("handover")
     assert leader is controller
     controller.kill(signal.SIGTERM)
     assert controller.wait() == 0, controller.output()
-    wait_until("an agent leads", lambda: controllers.leader("handover")[0] > epoch, 10 * TTL)
+    wait_until("an agent leads", lambda: controllers.leader("handover")[0] > epoch)
     assert controllers.leader("handover")[1] in {e["env"]["ELAUNCH_NODE_ID"] for e in one.events("start")}
     finish(one)
 
