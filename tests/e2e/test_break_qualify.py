@@ -49,7 +49,7 @@ def test_killed_at_any_moment_nothing_stays_in_the_temporary_directory(
     time.sleep(after)
     process.kill()
     process.wait(10)
-    wait_until("nothing runs", lambda: not left(output), 30)
+    wait_until("nothing runs", lambda: not left(output))
     of_torch = "torchinductor_"  # a cache that torch keeps for a user
     assert [path.name for path in (tmp_path / "tmp").iterdir() if not path.name.startswith(of_torch)] == []
 
@@ -61,7 +61,7 @@ def test_a_second_interrupt_breaks_nothing_off(tmp_path: Path) -> None:
     for signum in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
         process.send_signal(signum)
         time.sleep(0.1)
-    assert process.wait(60) == 130, printed(output)
+    assert process.wait(120) == 130, printed(output)
     assert left(output) == []
     assert "Traceback" not in printed(output)
     assert read((output / "report.json").read_text()).partial == "interrupted"
@@ -72,13 +72,13 @@ def test_two_at_once_do_not_share_an_output_directory(tmp_path: Path) -> None:
     first = started(output, *CELLS)
     wait_until("its logs", lambda: list(output.glob("logs/*.log")))
     (output / "printed").rename(tmp_path / "first")
-    shutil.copytree(output, tmp_path / "before")
+    before = set(os.listdir(output / "logs"))
     argv = [*map(str, first.args)]  # type: ignore[arg-type]
-    second = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    second = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
     assert second.returncode == 2
     assert second.stderr == f"elaunch: error: qualify: --output={output}: another qualification writes there\n"
-    assert {path.name for path in (tmp_path / "before" / "logs").iterdir()} <= set(os.listdir(output / "logs"))
-    assert first.wait(120) == 0, (tmp_path / "first").read_text()
+    assert before <= set(os.listdir(output / "logs"))
+    assert first.wait(200) == 0, (tmp_path / "first").read_text()
 
 
 def test_the_output_directory_goes(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_host_that_is_not_there_is_told_before_anything_is_run(tmp_path: Path)
         pytest.skip(why)
     output = tmp_path / "out"
     process = started(output, "--hosts=127.0.0.1:1,127.0.0.2:1")  # where nobody listens
-    assert process.wait(60) == 75, printed(output)
+    assert process.wait(120) == 75, printed(output)
     *_, last = printed(output).splitlines()
     assert last.startswith("elaunch: error: 2 of the 2 hosts are not there"), last
     assert "ssh to 127.0.0.1 failed: " in last, last
