@@ -1,7 +1,8 @@
 """A program for test_checkpoint_equality: trains three models twice, first undisturbed, then with checkpoints.
 
 Each rank writes down each step: the bits of the losses and the samples seen, and at the end the digests of all that it
-holds. The second training is killed from outside, again and again; the first is only made by generation 1.
+holds. The second training is killed from outside, $KILLS times, and does not end before; the first is only made by
+generation 1.
 """
 
 import hashlib
@@ -31,6 +32,7 @@ OUT = Path(os.environ["OUT"])
 RANK = int(os.environ["RANK"])
 GENERATION = int(os.environ["ELAUNCH_GENERATION"])
 STEPS = int(os.environ["STEPS"])
+KILLS = int(os.environ["KILLS"])
 EVERY = 3
 
 
@@ -137,6 +139,8 @@ def digests(held: Any, path: str = "") -> dict[str, str]:
 def train(which: str, made: dict[str, Variant], first: int, checkpointer: Checkpointer | None) -> None:
     batches = {name: one.batches() for name, one in made.items()}
     for step in range(first + 1, STEPS + 1):
+        while checkpointer is not None and step == STEPS and GENERATION <= KILLS:
+            time.sleep(0.02)  # a kill that comes late still finds it at work
         losses, seen = {}, {}
         for name, one in made.items():
             x, places = next(batches[name])
