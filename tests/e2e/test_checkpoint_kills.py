@@ -14,7 +14,7 @@ from elaunch.checkpoint.storages import layout
 from tests.e2e.conftest import MakeJob
 from tests.e2e.harness import PROGRAMS, Agent, Job, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(2400)]
 
 SEED = 20261130
 RANK_KILLS = 195
@@ -34,7 +34,7 @@ def latest(job: Job, after: int, what: str, agent: Agent) -> tuple[int, list[int
         return max(found), [int((job.out / f"{max(found)}-{rank}.begun").read_text()) for rank in (0, 1)]
 
     try:
-        return wait_until(f"a generation after {after}, {what}", come, 60)
+        return wait_until(f"a generation after {after}, {what}", come)
     except AssertionError as error:
         raise AssertionError(f"{error}\n{job.outputs()[-4000:]}") from None
 
@@ -70,9 +70,9 @@ def test_at_two_hundred_random_instants(job: MakeJob) -> None:
         if (number + 1) % ((RANK_KILLS + AGENT_KILLS) // AGENT_KILLS) == 0:
             agent.kill()
             agent.wait()
-            for path in one.out.glob("*-*.*"):
-                path.unlink()
             wait_until("all of it is gone", lambda: not one.living())
+            for path in one.out.glob("*-*.*"):  # not before: a rank that has just begun still leaves some
+                path.unlink()
             agent, generation = one.agent(), 0
         else:
             kill(dice.choice([pids[:1], pids[1:], pids, pids[::-1]]))
