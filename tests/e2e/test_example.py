@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from elaunch.checkpoint.storages import layout
+
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +32,8 @@ class Run:
     def __init__(self, launcher: list[str], folder: Path, *options: str) -> None:
         folder.mkdir()
         self.losses, self.output = folder / "losses.jsonl", folder / "output"
-        program = [str(ROOT / "examples/train_ddp.py"), "--checkpoint-dir", str(folder / "checkpoints")]
+        self.checkpoints = folder / "checkpoints"
+        program = [str(ROOT / "examples/train_ddp.py"), "--checkpoint-dir", str(self.checkpoints)]
         limits = ["--steps", str(STEPS), "--checkpoint-every", "10", "--loss-log", str(self.losses), *options]
         launch = [*launcher, "--standalone", "--nproc-per-node=2", "--max-restarts=3"]
         with self.output.open("wb") as output:
@@ -46,6 +49,10 @@ class Run:
         """What rank 0 has logged so far; a line that is being written does not count yet."""
         text = self.losses.read_text() if self.losses.exists() else ""
         return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def saved(self) -> int:
+        """The newest step of which there is a checkpoint, 0 for none."""
+        return max((layout.step_of(path.name) or 0 for path in self.checkpoints.glob("step-*")), default=0)
 
     def pid(self, rank: int, generation: int) -> int:
         said = re.search(rf"rank {rank} of \d+  pid (\d+) .* generation {generation} ", self.output.read_text())
@@ -97,7 +104,7 @@ def test_losses_after_a_killed_rank_are_those_of_an_undisturbed_run(
 ) -> None:
     run = Run(ELAUNCH, tmp_path / "run", "--step-delay", "0.05")
     try:
-        run.until(lambda: len(run.lines()) >= 25)
+        run.until(lambda: len(run.lines()) >= 25 and run.saved() >= 20)  # a save goes on beside the steps
         os.kill(run.pid(rank, generation=1), signal.SIGKILL)
         losses = run.finish()
     finally:
