@@ -43,7 +43,7 @@ sys.exit(3)
 """
 
 
-@pytest.mark.parametrize(("seconds", "rank", "code"), [(0.7, 1, 1), (60.0, 0, 3)])
+@pytest.mark.parametrize(("seconds", "rank", "code"), [(0.4, 1, 1), (60.0, 0, 3)])
 def test_who_failed_first_is_to_blame_though_it_ends_later(
     job: MakeJob, tmp_path: Path, seconds: float, rank: int, code: int
 ) -> None:
@@ -63,14 +63,30 @@ def test_who_failed_first_is_to_blame_though_it_ends_later(
 _VICTIM = """
 import json, os, signal, sys, time
 mark, how = sys.argv[1], sys.argv[2]
+
+def ended(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
 if os.environ["RANK"] == "0":
+    while not os.path.exists(mark + ".pid"):
+        time.sleep(0.01)
+    peer = int(open(mark + ".pid").read())
     message = "RuntimeError: [gloo/transport/tcp/pair.cc:537] Read error [127.0.0.1]:12720: Connection reset by peer"
     told = {"message": message if how == "7" else "what torch has not said so far", "extraInfo": {}}
     with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
         json.dump({"message": told}, file)
     open(mark, "w").close()
-    time.sleep(0.7)
+    while not ended(peer):
+        time.sleep(0.01)
+    time.sleep(0.6)
     sys.exit(1)
+with open(mark + ".new", "w") as file:
+    file.write(str(os.getpid()))
+os.rename(mark + ".new", mark + ".pid")
 while not os.path.exists(mark):
     time.sleep(0.01)
 time.sleep(0.1)

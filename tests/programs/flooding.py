@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 failed = Path(os.environ["OUT"], "failed")
+told = Path(os.environ["TORCHELASTIC_ERROR_FILE"]).parents[1] / "3" / "error.json"
 rank = os.environ["RANK"]
 began = time.monotonic()
 while not failed.exists() and time.monotonic() - began < 60:
@@ -14,5 +15,7 @@ while not failed.exists() and time.monotonic() - began < 60:
         failed.touch()
         raise RuntimeError("the first error")
     time.sleep(0.001)
+while not told.exists() and time.monotonic() - began < 60:
+    time.sleep(0.01)
 time.sleep(0.5)
 raise ValueError("follows from it")
