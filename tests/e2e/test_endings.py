@@ -6,8 +6,10 @@ import json
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.e2e.conftest import MakeJob
@@ -105,7 +107,7 @@ def test_what_ignores_sigterm_is_gone_within_the_grace_period(job: MakeJob, mode
     asked = time.monotonic()
     agent.kill(signal.SIGTERM)
     assert agent.wait() == 143, agent.output()
-    assert time.monotonic() - asked < 2 + 3
+    assert time.monotonic() - asked < 2 + 10, "of 30, which it has where nothing is said"
     assert all(gone(pid) for pid in started["pids"]), started
 
 
@@ -145,7 +147,8 @@ def test_the_loss_of_an_embedded_etcd_with_its_node_says_what_to_do(job: MakeJob
     etcd = [p for p in two.living() if p.name() == "etcd" or "keeper" in " ".join(p.cmdline())]
     assert etcd
     for process in etcd:
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # it ended with the one before it
+            process.kill()
     agents[0].kill()
     agents[0].wait()
     assert agents[1].wait() == 69, two.outputs()
@@ -179,7 +182,7 @@ def test_a_second_node_that_does_not_fit_is_told_why(job: MakeJob, etcd: str) ->
         last = other.output().strip().splitlines()[-1]
         assert all(word in last for word in shown), last
     first.kill(signal.SIGTERM)  # waiting for other nodes is no reason to hang
-    assert first.wait(10) == 143
+    assert first.wait(60) == 143
 
 
 def test_an_etcd_that_does_not_answer_and_a_port_that_is_taken(job: MakeJob) -> None:
@@ -188,13 +191,13 @@ def test_an_etcd_that_does_not_answer_and_a_port_that_is_taken(job: MakeJob) -> 
     one = job("--nnodes=1:2", "--rdzv-id=x", program=SIGNALLED)
     port = free_port()
     absent = one.agent("--rdzv-backend=etcd", f"--rdzv-endpoint=127.0.0.1:{port}", "--start=exec")
-    assert absent.wait(20) == 2
+    assert absent.wait(60) == 2, absent.output()
     line = absent.output().strip().splitlines()[-1]
     assert f"127.0.0.1:{port}" in line
     assert re.search(r"within \d+ s: nothing listens there; check --rdzv-endpoint", line), line
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         refused = one.agent("--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{port}", "--start=exec")
-        assert refused.wait(20) == 2, refused.output()
+        assert refused.wait(60) == 2, refused.output()
         assert f"{port}" in refused.output().strip().splitlines()[-1]
     assert not one.events()
