@@ -148,10 +148,15 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
     agents = [two.agent(TORCHELASTIC_HEALTH_CHECK_PORT=str(health)), two.agent()]
     two.steps_in(1, 2)
     leader = leader_of("garbage", f"127.0.0.1:{etcd}")
-    ports = two.listening()
     expected = {etcd, health, int(leader.address.rpartition(":")[2])}
-    assert expected <= {port for found in ports.values() for _, port in found}
-    assert sum(map(len, ports.values())) >= 8, f"a control server and a next store of each, a store, members: {ports}"
+
+    def open_ports() -> dict[psutil.Process, list[tuple[str, int]]]:
+        """Once a control server and a next store of each are there, a store, and members."""
+        ports = two.listening()
+        known = {port for found in ports.values() for _, port in found}
+        return ports if expected <= known and sum(map(len, ports.values())) >= 8 else {}
+
+    ports = wait_until("all ports", open_ports)
 
     before = {process: holds(process) for process in ports}
     said = [len(a.output().splitlines()) for a in agents]
@@ -169,12 +174,15 @@ def test_garbage_on_every_port_of_a_running_job(job: MakeJob) -> None:
         asyncio.run(throw(target, port, garbage))
 
     def settled() -> bool:
-        return all(holds(process).files <= old.files + FILES for process, old in before.items())
+        now = {process: holds(process) for process in before}
+        return all(
+            now[process].files <= old.files + FILES and now[process].memory - old.memory < MEMORY
+            for process, old in before.items()
+        )
 
     # A store that does not serve yet accepts nobody; the kernel keeps its connections, which are no files of the agent.
-    wait_until(f"the files closed: {before}, now { ({p: holds(p) for p in before}) }", settled, 90.0)
-    grown = {process: holds(process).memory - old.memory for process, old in before.items()}
-    assert max(grown.values()) < MEMORY, {p.name(): n >> 20 for p, n in grown.items()}
+    # etcd gives memory back to the system only a while after it has let go of it.
+    wait_until(f"what was held let go: {before}, now { ({p: holds(p) for p in before}) }", settled, 90.0)
     assert two.outputs().count("stream_ended") == ended, "no stream of an agent broke"
     for agent, lines in zip(agents, said, strict=True):
         assert len(agent.output().splitlines()) < lines + 100, agent.output()[-5000:]
