@@ -78,7 +78,7 @@ class Daemons:
         argv = [*self.net.at(number), str(sshd), "-D", "-e", "-f", str(config)]
         with (self.folder / f"log{number}").open("ab") as log:
             self.running[number] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection((self.net.control(number), PORT), timeout=5).close()

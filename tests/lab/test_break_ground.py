@@ -67,7 +67,7 @@ def test_killed_while_it_is_made(process: subprocess.Popen[str], tmp_path: Path,
     time.sleep(random.Random(seed).random() * 0.6)
     kill(process)
     name = folder.name.removeprefix("elaunch-")
-    wait_until("its reaper has ended", lambda: name not in reaper.reapers(), 30)
+    wait_until("its reaper has ended", lambda: name not in reaper.reapers())
     assert not left(name)
     assert list((tmp_path / "made").iterdir()) == []
     assert reaper.making(name) == []
@@ -88,7 +88,7 @@ def test_the_next_takes_away_what_a_stopped_reaper_left(process: subprocess.Pope
     kill(process)
     assert left(name)
     claim().close()
-    wait_until("its reaper has ended", lambda: gone(int(reaping)), 30)
+    wait_until("its reaper has ended", lambda: gone(int(reaping)))
     assert not left(name)
     assert list((tmp_path / "made").iterdir()) == []
 
@@ -134,4 +134,4 @@ def test_nobody_asks_in_vain_whether_it_is_possible() -> None:
     with subprocess.Popen(argv, cwd=ROOT) as process:
         time.sleep(1.0)  # in the midst of asking
         process.kill()
-    wait_until("nothing is left", lambda: not re.search(rf"\b{process.pid}x\b|probe", ip("netns", "list")), 10)
+    wait_until("nothing is left", lambda: not re.search(rf"\b{process.pid}x\b|probe", ip("netns", "list")))

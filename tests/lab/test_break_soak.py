@@ -14,7 +14,7 @@ from elaunch.lab import impossible, reaper
 from tests.e2e.harness import MARK, ROOT, marked, wait_until
 from tests.lab.network import ip
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(400)]
 ARGV = [sys.executable, str(ROOT / "bench" / "soak.py")]
 
 
@@ -31,7 +31,7 @@ ARGV = [sys.executable, str(ROOT / "bench" / "soak.py")]
     ],
 )
 def test_bad_input_is_one_line(words: tuple[str, ...], says: str) -> None:
-    done = subprocess.run([*ARGV, *words], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*ARGV, *words], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 2
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
@@ -57,13 +57,13 @@ def test_however_it_is_ended_nothing_is_left(tmp_path: Path, signals: tuple[str,
     tmp = tmp_path / "tmp"
     tmp.mkdir()
     process = started(tmp)
-    wait_until("agents", lambda: list(tmp.glob("elaunch-elb*/agent-3-*.log")), 60)
+    wait_until("agents", lambda: list(tmp.glob("elaunch-elb*/agent-3-*.log")))
     (name,) = (path.name.removeprefix("elaunch-") for path in tmp.glob("elaunch-elb*"))
     assert name in reaper.reapers()
     for signum in signals:
         process.send_signal(signal.Signals[f"SIG{signum}"])
     assert process.wait(100) == code, (tmp_path / "printed").read_text()
-    wait_until("nothing is left", lambda: nothing_left(tmp), 40)
+    wait_until("nothing is left", lambda: nothing_left(tmp))
     assert name not in ip("netns", "list") + ip("link", "show")
     assert "Traceback" not in (tmp_path / "printed").read_text()
 
@@ -77,16 +77,16 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
         pytest.skip("mounting takes root")
     try:
         process = started(tmp)
-        wait_until("agents", lambda: list(tmp.glob("elaunch-elb*/agent-3-*.log")), 60)
+        wait_until("agents", lambda: list(tmp.glob("elaunch-elb*/agent-3-*.log")))
         try:
             with (tmp / "filler").open("wb", buffering=0) as file:
                 while True:
                     file.write(bytes(1 << 16))
         except OSError:
             pass
-        assert process.wait(150) in (1, 3), (tmp_path / "printed").read_text()
+        assert process.wait(240) in (1, 3), (tmp_path / "printed").read_text()
         text = (tmp_path / "printed").read_text()
         assert "Traceback" not in text, text
-        wait_until("nothing runs", lambda: not marked(str(tmp)), 40)
+        wait_until("nothing runs", lambda: not marked(str(tmp)))
     finally:
         subprocess.run(["umount", "-l", str(tmp)], check=True)

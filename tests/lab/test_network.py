@@ -55,7 +55,7 @@ def test_several_at_once_do_not_meet(three: Network) -> None:
         assert len({net.name for net in (one, other, three)}) == 3
         assert len({net.control(1) for net in (one, other, three)}) == 3
         one.run(1, "link", "set", "nic0", "down")
-        assert "state UP" in other.run(1, "link", "show", "nic0")
+        wait_until("the other's is up", lambda: "state UP" in other.run(1, "link", "show", "nic0"))
     left = ip("netns", "list") + ip("link", "show")
     assert one.name not in left
     assert other.name not in left

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.lab.network import Network
-from tests.lab.probing import Probers
+from tests.lab.probing import SECONDS, Probers
 
 pytestmark = pytest.mark.slow
 
@@ -19,9 +19,9 @@ def probers(three: Network) -> Iterator[Probers]:
 
 
 def test_where_all_is_well_nothing_is_found_at_once(probers: Probers) -> None:
-    verdict, seconds = probers.probe()
+    verdict, seconds = probers.probe(seconds=30.0)
     assert verdict.findings == ()
-    assert seconds < 1.0
+    assert seconds < 10.0
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_wrong_is_found_and_named(
         mend(net)
     names = {f"h{n}": net.host(n) for n in (1, 2, 3)}
     assert any(f.code == code and f.text.startswith(text.format(**names)) for f in verdict.findings), verdict.findings
-    assert seconds < 3.0
+    assert seconds < 3 * SECONDS
 
 
 def test_a_wrong_address_on_the_right_cable_is_told_apart(probers: Probers) -> None:

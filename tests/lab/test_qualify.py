@@ -14,7 +14,7 @@ from tests.e2e.test_qualify import left, logs, report, started
 from tests.lab.network import Network
 from tests.lab.sshd import Daemons, missing
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
 def test_hosts_are_qualified_by_ssh(three: Network, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_hosts_are_qualified_by_ssh(three: Network, tmp_path: Path) -> None:
         )
         only = [f"--only={name}" for name in wanted]
         process = started(output, "--full", f"--hosts={hosts}", "--nproc-per-node=1", *sshd.options, *only)
-        code = process.wait(280)
+        code = process.wait(540)
         found = report(output)
         outcomes = {result.name: (result.outcome, result.why) for result in found.cells}
         skipped = {name: why for name, (outcome, why) in outcomes.items() if outcome is Outcome.NOT_RUN}
@@ -69,7 +69,7 @@ def test_hosts_are_qualified_by_ssh(three: Network, tmp_path: Path) -> None:
         wait_until("nothing is left", lambda: not left(output))
 
 
-@pytest.mark.timeout(450)
+@pytest.mark.timeout(900)
 def test_faults_of_a_cluster_are_cells_too(tmp_path: Path) -> None:
     """One of each target, in several phases; one is falsified, and found."""
     if why := impossible():
@@ -80,7 +80,7 @@ def test_faults_of_a_cluster_are_cells_too(tmp_path: Path) -> None:
         *("faults/reset/at-once", spoilt, "faults/link-down/at-once"),
     )
     process = started(output, "--full", *(f"--only={name}" for name in wanted), f"--spoil={spoilt}")
-    code = process.wait(400)
+    code = process.wait(780)
     results = {result.name: result for result in report(output).cells}
     told = (output / "printed").read_text(), logs(output)
     assert list(results) == list(wanted)
