@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, expect, sync_playwright
 
 from tests.browser.serving import OPERATOR, Serving
 
 PHONE = {"width": 375, "height": 740}
+PATIENCE = 60_000.0  # milliseconds for what is waited for, on a machine that is busy
+expect.set_options(timeout=PATIENCE)
 _DROPPED = "ERR_NETWORK_CHANGED"
 _REPORT = "addEventListener('securitypolicyviolation', (e) => console.error('CSP', e.violatedDirective, e.blockedURI))"
 
@@ -24,7 +26,9 @@ def browser() -> Iterator[Any]:
     if path is None:
         pytest.skip("there is no chromium (tools/system-packages.sh installs it)")
     with sync_playwright() as driver:
-        launched = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        launched = driver.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=PATIENCE
+        )
         yield launched
         launched.close()
 
@@ -55,7 +59,7 @@ class Tabs:
     def open(self, address: str, *, token: str | None = None, **options: Any) -> Any:
         """A page at ``address``; with ``token`` in the tab's storage."""
         context = self._browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         self._contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
@@ -63,18 +67,27 @@ class Tabs:
         page.add_init_script(_REPORT)
         if token is not None:
             page.add_init_script(f"sessionStorage.setItem('elaunch-token', '{token}')")
-        page.goto(address)
-        while not self._begun(page):
-            page.reload()
+        self._load(page, lambda: page.goto(address))
         return page
 
     def reload(self, page: Any) -> None:
-        page.reload()
-        while not self._begun(page):
-            page.reload()
+        self._load(page, page.reload)
+
+    def _load(self, page: Any, load: Callable[[], Any]) -> None:
+        """As often as it takes: Chromium drops requests when any interface of the machine comes or goes."""
+        while True:
+            try:
+                load()
+            except Error as error:
+                if _DROPPED not in str(error):
+                    raise
+                continue
+            if self._begun(page):
+                return
+            load = page.reload
 
     def _begun(self, page: Any) -> bool:
-        """Whether the page's modules came. Chromium drops requests when any interface of the machine comes or goes."""
+        """Whether the page's modules came."""
         page.wait_for_load_state()
         dropped = [text for text in self.complaints if _DROPPED in text]
         self.complaints = [text for text in self.complaints if _DROPPED not in text]

@@ -33,7 +33,7 @@ from tests.etcd.memory_store import MemoryStore
 ROOT = Path(__file__).resolve().parents[2]
 JOB = "many"
 SLOTS = 8
-_SECONDS = 60.0
+_SECONDS = 200.0
 
 
 class Leading:

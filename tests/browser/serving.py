@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from tests.browser.documents import Document, Job, job_row
+from tests.etcd.servers import free_port
 
 PAGE = Path(__file__).resolve().parents[2] / "elaunch" / "web" / "page"
 OPERATOR, VIEWER = "operator-token-of-tests", "viewer-token-of-the-tests"
@@ -45,7 +46,7 @@ class Serving:
         self._runner: web.AppRunner | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.port = 0
+        self.port = free_port()  # which nobody is given while it does not listen
         self.listen()
 
     @property
@@ -53,7 +54,7 @@ class Serving:
         return f"http://127.0.0.1:{self.port}/"
 
     def listen(self) -> None:
-        """Begin to listen, on the port of before if there was one."""
+        """Begin to listen, always on the same port."""
         self._wait(self._listen())
 
     def hang_up(self) -> None:
@@ -86,7 +87,7 @@ class Serving:
         """The jobs of the streams that are open; None: the list."""
         return [name for name, _ in tuple(self._streams)]
 
-    def wait_followed(self, names: list[str | None], within: float = 5.0) -> bool:
+    def wait_followed(self, names: list[str | None], within: float = 60.0) -> bool:
         """Whether these are the streams that are open, in ``within`` seconds at most."""
         until = time.monotonic() + within
         while self.followed() != names and time.monotonic() < until:
@@ -100,7 +101,7 @@ class Serving:
 
     def _wait(self, act: Awaitable[None]) -> None:
         future: Future[None] = asyncio.run_coroutine_threadsafe(_as_coroutine(act), self._loop)
-        future.result(10)
+        future.result(60)
 
     async def _listen(self) -> None:
         app = web.Application(middlewares=[_guarded])
@@ -119,7 +120,6 @@ class Serving:
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
-        self.port = self._runner.addresses[0][1]
 
     async def _hang_up(self) -> None:
         for _, queue in self._streams:

@@ -91,6 +91,7 @@ def test_the_keyboard_alone_is_enough(serving: Serving, tabs: Tabs) -> None:
 
     def tab_to(role: str, name: str) -> Any:
         wanted = page.get_by_role(role, name=name)
+        wanted.first.wait_for()
         for _ in range(40):
             page.keyboard.press("Tab")
             if wanted.evaluate_all("all => all.includes(document.activeElement)"):

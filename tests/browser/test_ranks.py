@@ -43,8 +43,7 @@ def test_every_rank_has_a_cell(serving: Serving, tabs: Tabs, ranks: int) -> None
 
 def test_a_cell_tells_host_device_nic_rail_and_step(serving: Serving, tabs: Tabs) -> None:
     page = grid_of(serving, tabs, 16)
-    box = page.locator(".grid canvas").bounding_box()
-    page.mouse.move(box["x"] + 3 + 28 * 3 + 10, box["y"] + 10)
+    page.locator(".grid canvas").hover(position={"x": 3 + 28 * 3 + 10, "y": 10})  # once it stands still
     panel = page.locator(".panel")
     expect(panel).to_contain_text("Rank 3 running")
     shown = dict(
