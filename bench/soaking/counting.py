@@ -75,7 +75,7 @@ def left(mark: str, lab: str, folder: Path, tmp: Path, shared: set[str]) -> dict
     }
 
 
-def settled(mark: str, seconds: float = 10.0) -> None:
+def settled(mark: str, seconds: float = 60.0) -> None:
     """Wait until no marked process is left but our own children's, or for so long."""
     deadline = time.monotonic() + seconds
     while proc.marked(mark) and time.monotonic() < deadline:

@@ -29,13 +29,14 @@ class Directory:
         return Scan(at, claimed, tuple(found))
 
     def _claims(self) -> list[tuple[int, int]]:
-        found = []
-        for path in (self._path / ".elaunch" / "claims").glob("[0-9]*.json"):
-            try:
-                found.append((int(path.stem), int(json.loads(path.read_text())["generation"])))
-            except (OSError, ValueError, KeyError):
-                continue  # a newer one has taken its place, or it is not written yet
-        return found
+        """The newest. None where that cannot be read: an older one that is still there would not be what holds."""
+        paths = (self._path / ".elaunch" / "claims").glob("[0-9]*.json")
+        numbers = {int(path.stem): path for path in paths if path.stem.isdecimal()}
+        number = max(numbers, default=0)
+        try:
+            return [(number, int(json.loads(numbers[number].read_text())["generation"]))]
+        except (OSError, ValueError, KeyError):
+            return []  # a newer one has taken its place, or it is not written yet
 
 
 def _read(path: Path) -> Commit | None:

@@ -13,7 +13,7 @@ from elaunch.lab.controllers import environment
 
 from .samples import Wanted, wanted_of
 
-_LATE = 120.0  # seconds for what it is asked; at first it imports torch
+_LATE = 300.0  # seconds for what it is asked; at first it imports torch
 # Has the kernel kill it with whoever started it, already while it imports torch, and becomes the program.
 _TIED = (
     "import ctypes, os, sys\n"

@@ -22,8 +22,8 @@ from .samples import Curve
 
 SIZE = 600  # samples of an epoch, as in program.py, which imports torch
 _FIRST = 120.0  # seconds until the first step
-_STILL = 60.0  # seconds without a new step after the last fault was over
-_EVER = 150.0  # the same, whatever happens
+_STILL = 150.0  # seconds without a new step after the last fault was over
+_EVER = 300.0  # the same, whatever happens
 _LOOK = 0.3  # seconds between two looks at etcd
 
 
@@ -81,6 +81,7 @@ class Watcher:
         self.worlds: dict[int, int] = {}
 
     def tick(self) -> None:
+        at = time.monotonic()  # what is looked at may hold us up: that is no stillness of the ranks
         scan = self._directory.scan()
         new = self.commits.scan(scan, self.generations.newest(self._scanned))
         self._scanned = scan.at
@@ -93,7 +94,7 @@ class Watcher:
         self._course.check()
         if not self._cluster.ending:
             self._cluster.tend()
-            self._check_progress(time.monotonic())
+            self._check_progress(at)
 
     def close(self) -> None:
         self._etcd.close()
