@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -23,8 +24,9 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-DEADLINE = 120.0  # seconds for each thing that is waited for
+DEADLINE = 300.0  # seconds for each thing that is waited for
 STEPS, FIRST_FAULT, SECOND_FAULT = 320, 72, 170
+PORTS = range(15_000, 32_000)  # below those that the kernel gives to connections: none of them takes one in between
 MARK = "ELAUNCH_DEMO"
 START = time.monotonic()
 Line = dict[str, Any]
@@ -37,6 +39,14 @@ class DemoError(Exception):
 def say(text: str, who: str = "demo") -> None:
     sys.stdout.write(f"{time.monotonic() - START:6.1f} s  {who:8} {text}\n")
     sys.stdout.flush()
+
+
+def free_port() -> int:
+    for port in random.sample(PORTS, len(PORTS)):
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
+    raise DemoError("no port is free")
 
 
 class Agent:
@@ -82,11 +92,8 @@ class Demo:
 
     def __init__(self, folder: Path, mark: str) -> None:
         self.losses, self.agents = folder / "losses.jsonl", list[Agent]()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
         options = ["--nnodes=1:2", "--nproc-per-node=2", "--max-restarts=3", "--rdzv-backend=c10d"]
-        meet = [f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=demo", "--rdzv-conf=last_call_timeout=10"]
+        meet = [f"--rdzv-endpoint=localhost:{free_port()}", "--rdzv-id=demo", "--rdzv-conf=last_call_timeout=60"]
         warm = ["--preload", "sklearn.datasets,elaunch.checkpoint.checkpointer,torch._dynamo"]
         program = ["examples/train_ddp.py", "--checkpoint-dir", str(folder / "checkpoints")]
         pace = [
@@ -199,11 +206,12 @@ def main() -> int:
         say(f"FAILED: {error}")
     finally:
         demo.end()
-        _, left = psutil.wait_procs(marked(mark), timeout=10)
+        _, left = psutil.wait_procs(marked(mark), timeout=60)
         for process in left:
-            say(f"FAILED: still running at the end: {process.pid} {' '.join(process.cmdline())[:100]}")
-            process.kill()
-            code = 1
+            with suppress(psutil.NoSuchProcess):
+                say(f"FAILED: still running at the end: {process.pid} {' '.join(process.cmdline())[:100]}")
+                process.kill()
+                code = 1
         shutil.rmtree(folder, ignore_errors=True)
     if code == 0:
         print(f"exit code 0 after {time.monotonic() - START:.0f} s, and no process is left.")

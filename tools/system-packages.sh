@@ -16,8 +16,9 @@ for command in "${!package[@]}"; do
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+    apt-get update -qq -o Acquire::Retries=5
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300 \
+        --no-install-recommends "${missing[@]}"
 else
     echo "not installed, and not ours to install: ${missing[*]}; some tests will be skipped"
 fi
