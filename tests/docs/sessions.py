@@ -36,6 +36,8 @@ class Session:
 _CONTROLLER = {"a:2379,b:2379,c:2379": "$ETCD", "0.0.0.0:7070": "127.0.0.1:$PORT1"}
 _PAGE = _CONTROLLER | {"controller-1:8080": "127.0.0.1:$PORT2", "gpu-07": socket.gethostname()}
 
+_COMMITTED = "until_says checkpoint_committed elaunch events"
+
 SESSIONS: dict[str, Session] = {
     "plug-in": Session(
         (
@@ -169,7 +171,7 @@ SESSIONS: dict[str, Session] = {
                 "docs/tutorial.md",
                 ("elaunch --nproc-per-node=2 --max-restarts", "elaunch status first", "elaunch signal", "elaunch ckpt"),
                 waits={
-                    "elaunch status first": ("until_in first.log 'step 30 '",),
+                    "elaunch status first": (f"until_in first.log 'step 30 '; {_COMMITTED} first",),
                     "elaunch events first": ("until_in first.log 'generation 2 .*after step [1-9]'",),
                     "elaunch ckpt verify": ("wait || true",),
                 },
@@ -180,7 +182,7 @@ SESSIONS: dict[str, Session] = {
                 {"localhost:29400": "localhost:$PORT1"},
                 {
                     "elaunch status two": (
-                        "until_in 'node?.log' 'step [2-9]0 .*world 4'",
+                        f"until_in 'node?.log' 'step .*world 4'; {_COMMITTED} two",
                         "until_in 'node?.log' 'step .*generation 3 .*world 4'",
                     ),
                     "elaunch events two": ("until_in node1.log 'generation 2 .*after step [1-9]'",),

@@ -18,11 +18,11 @@ from tests.docs.sessions import Part, Session
 from tests.e2e.harness import MARK, marked
 from tests.etcd.servers import free_port
 
-SECONDS = 240.0  # on an idle machine it takes a fifth
+SECONDS = 480.0  # on an idle machine it takes a tenth
 TESTS = ROOT / "tests" / "docs"
 PRELUDE = r"""
 set -e -o pipefail
-patience() { for try in $(seq 240); do if "$@"; then return 0; fi; sleep 0.5; done; echo "never came: $*"; return 1; }
+patience() { for try in $(seq 480); do if "$@"; then return 0; fi; sleep 0.5; done; echo "never came: $*"; return 1; }
 seen() { grep -qE -- "$2" $1 2>/dev/null; }
 says() { local what=$1; shift; "$@" 2>&1 | grep -E -- "$what" > /dev/null; }
 listens() { (: < /dev/tcp/127.0.0.1/$1) 2>/dev/null; }
