@@ -51,6 +51,7 @@ def save(step: int) -> None:
 
 def main() -> None:
     step = json.loads(SAVED.read_text())["step"] if SAVED.exists() else 0
+    elaunch.should_stop()  # who has started listens: a SIGTERM from now on is notice, and not its end
     record("start", step=step)
     while step < STEPS and not (OUT / "finish").exists():
         elaunch.step(step)
