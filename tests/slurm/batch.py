@@ -43,11 +43,14 @@ class Batch:
         wanted = {**({"event": kind} if kind else {}), **values}
         return [e for line in lines if line.endswith("}") and wanted.items() <= (e := json.loads(line)).items()]
 
-    def started(self, ranks: int, seconds: float = 120.0, **values: Any) -> list[Event]:
-        """Wait until so many ranks of one generation have started, and tell of them in the order of their ranks."""
+    def started(self, ranks: int, seconds: float = 120.0, after: int = 0, **values: Any) -> list[Event]:
+        """Wait until so many ranks of one generation have started, and tell of them in the order of their ranks.
+
+        It is one after the generation ``after``.
+        """
 
         def whole() -> list[Event]:
-            found = self.events("start", world=ranks, **values)
+            found = [e for e in self.events("start", world=ranks, **values) if e["generation"] > after]
             newest = max((e["generation"] for e in found), default=0)
             last = [e for e in found if e["generation"] == newest]
             return sorted(last, key=lambda e: e["rank"]) if len(last) == ranks else []
@@ -109,6 +112,6 @@ class Batch:
         A keeper whose etcd has lost its majority while a member was being added gives up after a minute.
         """
         try:
-            wait_until("no program left on any host", lambda: not self.cluster.programs(job), 75)
+            wait_until("no program left on any host", lambda: not self.cluster.programs(job), 180)
         except AssertionError as error:
             raise AssertionError(f"{error}: {self.cluster.programs(job)}\n{self.log()}") from None

@@ -119,7 +119,7 @@ class Cluster:
             "ELAUNCH_LOG_FORMAT": "console",
         }
 
-    def run(self, *words: str, timeout: float = 60.0, check: bool = True, **env: str) -> str:
+    def run(self, *words: str, timeout: float = 240.0, check: bool = True, **env: str) -> str:
         """The output of one of Slurm's commands, or of a command under one of them."""
         done = subprocess.run(
             words,
@@ -199,7 +199,7 @@ class Cluster:
         files = [f"--{kind}-file={munge / kind}" for kind in ("key", "pid", "log", "seed")]
         words = ["munged", "-F", "--force", f"--socket={munge / 'sock'}", "--num-threads=2", *files]
         self._daemons.append(self.daemon(words, "munged"))
-        wait_until("munged's socket", (munge / "sock").exists, 15)
+        wait_until("munged's socket", (munge / "sock").exists, 60)
         self._daemons.append(self.daemon(["slurmctld", "-D", "-c"], "slurmctld"))
 
     def _await_idle(self) -> None:
@@ -208,7 +208,7 @@ class Cluster:
             return sum(line.endswith(" idle") for line in lines) == len(self._hosts)
 
         try:
-            wait_until("all hosts idle", idle, 60)
+            wait_until("all hosts idle", idle, 120)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.run('sinfo', '-N', '-l', check=False)}{self.logs()}") from None
 
@@ -284,7 +284,7 @@ SlurmctldTimeout=10
 MessageTimeout=5
 TCPTimeout=2
 InactiveLimit=0
-KillWait=12
+KillWait=20
 WaitTime=0
 MinJobAge=300
 JobRequeue=1

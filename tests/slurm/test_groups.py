@@ -37,8 +37,9 @@ def test_a_task_of_the_array_is_replaced_and_the_others_go_on(etcd: str, batch: 
     batch.wait("the rest to go on", lambda: [e for e in batch.events("start", world=2) if e["step"] >= saved])
     asked = "exit code 85: work remains; asked for another start"
     batch.wait("the group's end", lambda: asked in (batch.out / "log-1").read_text())
+    alone = batch.events("start", world=2)[-1]["generation"]
     batch.at_once(f"{job}_1")
-    again = batch.started(3, generation=batch.events("start")[-1]["generation"] + 1)
+    again = batch.started(3, after=alone)
     assert sorted(e["restarts"] for e in again) == [0, 0, 1]
     assert len({e["step"] for e in again}) == 1
     assert again[0]["step"] >= saved

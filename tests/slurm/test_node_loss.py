@@ -21,10 +21,11 @@ def crashing(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_allocation(crashing: Cluster, batch: Batch) -> None:
-    job = batch.train("elastic.sbatch", "--rdzv-conf=lease_ttl=6", options=("--nodes=4",), STEPS="200")
+    job = batch.train("elastic.sbatch", "--rdzv-conf=lease_ttl=6", options=("--nodes=4",))
     first = [e["host"] for e in batch.started(3)]
     (spare,) = {"n1", "n2", "n3", "n4"} - set(first)
     victim = first[1] if first[1] != "n1" else first[2]  # on n1 is the batch script
+    batch.wait("an etcd that the host is not the end of", lambda: "etcd_trio" in batch.log())
     saved = batch.passes(20)
     crashing.crash(int(victim[1:]))
     second = batch.started(3, generation=2)
@@ -35,7 +36,8 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_allocation(crashing:
     text = f"elaunch: host {victim} was lost"
     batch.wait("the host to be drained", lambda: text in crashing.run("sinfo", "-h", "-R", "-o", "%60E %n"))
     assert "host_failed" in batch.log()
-    batch.wait("the end of the training", lambda: len(batch.events("done", step=200)) == 3, 180)
+    (batch.out / "finish").touch()
+    batch.wait("the end of the training", lambda: len(batch.events("done", generation=2)) == 3, 180)
     batch.becomes("COMPLETED")
     assert f"exit code 0: job {job} is not started again: it is done" in batch.log()
 
