@@ -310,6 +310,7 @@ def test_an_operator_of_one_namespace_brings_a_submitted_job_to_its_end(command:
         "--cpus=200m",
         "--memory=256Mi",
         "--env=OUT=/tmp",
+        "--env=APART=1",
         "--env=STEPS=20",
     ]
     done = command("submit", *wishes, "--options=--start=exec", program, program=False)

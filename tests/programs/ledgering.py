@@ -4,6 +4,9 @@ $OUT is a directory that all hosts see. Rank 0 saves each fifth step, and the la
 down its starts and its end in $OUT/starts.jsonl. It ends by itself after $STEPS steps, of 0.1 s each, or once
 $OUT/finish is there; rank N fails while $OUT/fail-N is. With the argument ``record`` each checkpoint is recorded with
 the job's leader, and only each tenth step is saved.
+
+Where there is a checkpoint of a generation, all its ranks listen for notice, and have begun from the same one. With
+$APART each rank has an $OUT of its own, and that does not hold.
 """
 
 import json
@@ -18,6 +21,7 @@ from elaunch.worker import ledger
 
 OUT = Path(os.environ["OUT"])
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+GENERATION = int(os.environ["ELAUNCH_GENERATION"])
 STEPS = int(os.environ.get("STEPS", "1000000"))
 RECORDED = sys.argv[1:] == ["record"]
 EVERY = 10 if RECORDED else 5
@@ -30,7 +34,7 @@ def record(event: str, **values: object) -> None:
         "rank": RANK,
         "world": WORLD,
         "host": socket.gethostname(),
-        "generation": int(os.environ["ELAUNCH_GENERATION"]),
+        "generation": GENERATION,
         "job": os.environ["ELAUNCH_JOB"],
         "restarts": int(os.environ.get("SLURM_RESTART_COUNT", "0")),
         "t": time.time(),
@@ -49,10 +53,20 @@ def save(step: int) -> None:
             ledger.commit(ledger.Commit(step, str(SAVED), "00"), 5.0)
 
 
+def await_others() -> None:
+    """Rank 0 steps once all ranks have started: what it saves, one that is late would go on from."""
+    while RANK == 0 and "APART" not in os.environ and not elaunch.should_stop():
+        lines = [json.loads(line) for line in (OUT / "starts.jsonl").read_text().splitlines() if line.endswith("}")]
+        if sum(line["event"] == "start" and line["generation"] == GENERATION for line in lines) >= WORLD:
+            return
+        time.sleep(0.02)
+
+
 def main() -> None:
     step = json.loads(SAVED.read_text())["step"] if SAVED.exists() else 0
     elaunch.should_stop()  # who has started listens: a SIGTERM from now on is notice, and not its end
     record("start", step=step)
+    await_others()
     while step < STEPS and not (OUT / "finish").exists():
         elaunch.step(step)
         time.sleep(0.1)
