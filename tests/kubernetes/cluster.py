@@ -109,7 +109,7 @@ class Cluster:
         return path
 
     def kubectl(
-        self, *words: str, input: str | None = None, check: bool = True, user: str = "admin", timeout: float = 60.0
+        self, *words: str, input: str | None = None, check: bool = True, user: str = "admin", timeout: float = 240.0
     ) -> subprocess.CompletedProcess[str]:
         """kubectl's answer; fails with what it said, unless ``check`` is False."""
         line = ["kubectl", f"--kubeconfig={self.kubeconfig(user)}", f"--cache-dir={self.home / 'discovery'}", *words]
@@ -146,7 +146,7 @@ class Cluster:
         query = f"?labelSelector={selector}" if selector else ""
         return list(self.request("GET", f"/api/v1/namespaces/{namespace}/pods{query}")["items"])
 
-    def wait(self, what: str, condition: Callable[[], Any], seconds: float = 120.0) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], seconds: float = 180.0) -> Any:
         """The first true value of ``condition``; fails with ``what`` and the state of all pods after ``seconds``."""
 
         def told() -> str:
@@ -154,7 +154,7 @@ class Cluster:
 
         return wait_until(told, condition, seconds)
 
-    def wait_phase(self, namespace: str, name: str, *phases: str, seconds: float = 120.0) -> Object:
+    def wait_phase(self, namespace: str, name: str, *phases: str, seconds: float = 180.0) -> Object:
         """Wait until a pod is in one of ``phases``."""
 
         def there() -> Object | None:
@@ -163,7 +163,7 @@ class Cluster:
 
         return dict(self.wait(f"pod {name} {' or '.join(phases)}", there, seconds))
 
-    def wait_gone(self, namespace: str, name: str, seconds: float = 120.0) -> None:
+    def wait_gone(self, namespace: str, name: str, seconds: float = 180.0) -> None:
         self.wait(f"pod {name} gone", lambda: self.pod(namespace, name) is None, seconds)
 
     def logs(self, namespace: str, pod: str, container: str = "*", previous: bool = False) -> str:

@@ -70,7 +70,7 @@ class Operator:
         """End it; its exit code, as subprocess tells it."""
         assert self._process is not None
         self._process.send_signal(signum)
-        code = self._process.wait(30)
+        code = self._process.wait(120)
         self._process = None
         return code
 
@@ -142,15 +142,15 @@ class Job:
     def starts(self) -> list[Object]:
         """Those of all ranks so far."""
         path = self.out / "starts.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return [line for line in lines if line["event"] == "start"]
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [told for line in lines if line.endswith("}") and (told := json.loads(line))["event"] == "start"]
 
     def events(self) -> list[Object]:
         selector = f"involvedObject.name={self.name},involvedObject.kind=ElasticJob"
         path = f"/api/v1/namespaces/{self.namespace}/events?fieldSelector={selector}"
         return list(self.cluster.request("GET", path)["items"])
 
-    def wait(self, what: str, condition: Callable[[], Any], seconds: float = 180.0) -> Any:
+    def wait(self, what: str, condition: Callable[[], Any], seconds: float = 300.0) -> Any:
         """Fails with the status as it is after ``seconds``."""
         try:
             return self.cluster.wait(what, condition, seconds)

@@ -129,9 +129,13 @@ def test_the_controller_may_do_nothing(installed: Cluster) -> None:
 
 def test_one_secret_can_be_opened_to_the_operator(installed: Cluster, namespace: str) -> None:
     installed.kubectl("apply", "-n", namespace, "-f", str(KUBERNETES / "secret-reader.yaml"))
-    for name, expected in (("elaunch-etcd-client", "yes"), ("other", "no")):
+
+    def may_get(name: str) -> str:
         asked = ("auth", "can-i", "get", f"secrets/{name}", "-n", namespace)
-        assert installed.kubectl(*asked, user=OPERATOR, check=False).stdout.strip() == expected
+        return installed.kubectl(*asked, user=OPERATOR, check=False).stdout.strip()
+
+    installed.wait("the right", lambda: may_get("elaunch-etcd-client") == "yes")
+    assert may_get("other") == "no"
 
 
 # --- elaunch kubernetes -----------------------------------------------------------------------------------------------
@@ -151,7 +155,7 @@ class Command:
         line = [sys.executable, "-m", "elaunch", "kubernetes", what, *place, *made]
         path = f"{self._lenient}:{os.environ['PATH']}" if lenient else os.environ["PATH"]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(self.cluster.home), "PATH": path}
-        done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=120, check=False)
+        done = subprocess.run(line, capture_output=True, text=True, env=env, timeout=240, check=False)
         return done.returncode, done.stdout, done.stderr
 
     def has(self, kind: str) -> list[str]:
@@ -257,7 +261,7 @@ def test_logs_of_all_pods_come_with_their_names_and_follow_new_ones(command: Com
         cluster.request("POST", place, pod("p2", "of-p2"))
         assert [following.stdout.readline() for _ in range(2)] == ["[p2] of-p2\n", "[p2] more\n"]
         assert len(first) == 4
-        assert following.wait(60) == 0  # by itself, some time after the last pod's end
+        assert following.wait(120) == 0  # by itself, some time after the last pod's end
 
 
 # --- what the base runs -----------------------------------------------------------------------------------------------
@@ -316,13 +320,17 @@ def test_an_operator_of_one_namespace_brings_a_submitted_job_to_its_end(command:
     done = command("submit", *wishes, "--options=--start=exec", program, program=False)
     assert done[:2] == (0, "elasticjob.elaunch.dev/e\n"), done[2]
     told = cluster.kubectl(
-        *("wait", "-n", namespace, "--for=condition=Succeeded", "ej/e", "--timeout=150s"), check=False, timeout=170
+        *("wait", "-n", namespace, "--for=condition=Succeeded", "ej/e", "--timeout=300s"), check=False, timeout=320
     )
     said = "\n".join(cluster.logs(namespace, pod["metadata"]["name"]) for pod in cluster.pods(namespace))
     assert told.returncode == 0, f"{told.stderr}\n{said[-6000:]}"
     refused = [line for line in said.splitlines() if "forbidden" in line.lower() and "nodes" not in line]
     assert not refused, "\n".join(line[:600] for line in refused)
-    code, told_by_logs, _ = command("logs", "e", program=False)
-    assert (code, "job_succeeded" in told_by_logs) == (0, True)
+
+    def last_words() -> bool:
+        code, told_by_logs, _ = command("logs", "e", program=False)
+        return code == 0 and "job_succeeded" in told_by_logs
+
+    cluster.wait("its last words in its logs", last_words)
     assert command("delete", "e", program=False)[:2] == (0, "elasticjob.elaunch.dev/e\n")
     cluster.wait("no pod of it", lambda: not cluster.pods(namespace, "elaunch.dev/job=e"))

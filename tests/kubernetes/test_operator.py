@@ -17,7 +17,7 @@ import pytest
 from tests.kubernetes.cluster import Cluster, Refused
 from tests.kubernetes.operators import Job, Operator, serving
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(scope="module")
@@ -101,25 +101,26 @@ def test_a_job_lives_through_all_that_is_done_to_it(job: Job, operator: Operator
 
     cluster.kubectl("patch", "-n", namespace, "ej/job", "--type=merge", "-p", '{"spec": {"suspend": true}}')
     operator.restart()
-    cluster.kubectl("wait", "-n", namespace, "--for=condition=Suspended", "ej/job", "--timeout=60s")
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Suspended", "ej/job", "--timeout=200s")
     job.wait("its pods to be gone", lambda: job.pods(alive=False) == [])
     saved = json.loads((job.out / "checkpoint.json").read_text())["step"]
-    assert saved == job.status["lastStep"]
+    job.wait("the last step", lambda: job.status.get("lastStep") == saved)
 
     job.patch(suspend=False)
     resumed = job.wait_running(2, after=shrunk["generation"])
-    assert {(s["generation"], s["step"]) for s in job.starts()[-2:]} == {(resumed["generation"], saved)}
+    started = job.wait("its ranks", lambda: len(found := _starts_of(job, resumed["generation"])) == 2 and found)
+    assert {start["step"] for start in started} == {saved}
 
     (job.out / "finish").touch()
-    cluster.kubectl("wait", "-n", namespace, "--for=condition=Succeeded", "ej/job", "--timeout=60s")
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Succeeded", "ej/job", "--timeout=200s")
     etcd = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/job-etcd"
     job.wait("etcd to go", lambda: cluster.get(etcd) is None and not cluster.processes(namespace))
-    assert {pod["status"]["phase"] for pod in job.pods(alive=False)} == {"Succeeded"}
+    job.wait("their word", lambda: {pod["status"]["phase"] for pod in job.pods(alive=False)} == {"Succeeded"})
     told = Counter((event["reason"], event["message"]) for event in job.events())
     assert [event for event, times in told.items() if times > 1 and event[0] == "JobStarting"] == []
     assert told["JobStarting", "generation 1 starts, 2 ranks on 2 nodes: the job starts"] == 1
     operator.restart()
-    cluster.kubectl("delete", "-n", namespace, "ej/job", "--timeout=30s")
+    cluster.kubectl("delete", "-n", namespace, "ej/job", "--timeout=200s")
     job.wait("no pod", lambda: job.pods(alive=False) == [])
 
 
@@ -139,7 +140,7 @@ def test_pods_are_replaced_though_the_operator_is_killed_again_and_again(job: Jo
         assert "job-1-1" in job.names()
 
         node = job.pods()[1]["spec"]["nodeName"]
-        words = ("--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=60s")
+        words = ("--ignore-daemonsets", "--force", "--delete-emptydir-data", "--timeout=200s")
         cluster.kubectl("drain", node, f"--pod-selector=elaunch.dev/job={job.name},elaunch.dev/role=worker", *words)
         job.wait("a successor", lambda: "job-1-2" in job.names())
         status = job.wait_running(2, after=status["generation"])
@@ -158,6 +159,7 @@ def test_pods_are_replaced_though_the_operator_is_killed_again_and_again(job: Jo
         killer.join(60)
     cluster.recover(lost["spec"]["nodeName"])
     job.wait("the lost pod to go", lambda: len(job.pods(alive=False)) == 2)
+    job.wait("its ranks", lambda: len(_starts_of(job, status["generation"])) == 2)
     starts = job.starts()
     assert all(a["step"] <= b["step"] for a, b in pairwise(starts))
     generations = [start["generation"] for start in starts]
@@ -180,7 +182,7 @@ def test_a_program_that_fails_ends_the_job_and_its_time_is_kept(job: Job) -> Non
     assert failed["reason"] == "ProgramFailed"
     assert "exited with code 3" in failed["message"]
     assert [e["type"] for e in job.events() if e["reason"] == "Failed"] == ["Warning"]
-    job.wait("the resource to go in its time", lambda: job.cluster.get(job.path) is None, 40)
+    job.wait("the resource to go in its time", lambda: job.cluster.get(job.path) is None, 120)
     job.wait("its pods too", lambda: job.pods(alive=False) == [])
 
 
@@ -230,7 +232,21 @@ def _kill_at_random(operator: Operator, stop: threading.Event) -> None:
 def _evict(cluster: Cluster, pod: dict[str, Any]) -> None:
     name, namespace = (pod["metadata"][key] for key in ("name", "namespace"))
     body = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
-    cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+
+    def done() -> bool:
+        try:
+            cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body)
+        except Refused as refused:
+            if refused.status != 429:  # the server has not counted yet what the budget is of
+                raise
+            return False
+        return True
+
+    cluster.wait(f"{name} to be evicted", done)
+
+
+def _starts_of(job: Job, generation: int) -> list[dict[str, Any]]:
+    return [start for start in job.starts() if start["generation"] == generation]
 
 
 def _without_etcd(job: Job) -> dict[str, Any]:
