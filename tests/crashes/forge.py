@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-_SECONDS = 240.0  # against those that hang
+_SECONDS = 600.0  # against those that hang
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["tests.crashes.scenes"])
 

@@ -329,7 +329,7 @@ def pair(
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     training, own, told = Training(), torch.zeros(3), Told(generation)
     state = {**training.state, "own": PerRank(own)}
-    ckpt = Checkpointer(root, state, keep_last=2, launcher=told, timeout=50)
+    ckpt = Checkpointer(root, state, keep_last=2, launcher=told, timeout=240)
     restored = ckpt.restore()
     assert training.is_at(restored)
     act = faulty.first(*where[1:], faulty.freeze) if where and where[0] == rank else lambda kind, path, half: None

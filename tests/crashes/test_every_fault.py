@@ -10,7 +10,7 @@ import pytest
 
 from tests.crashes import forge, scenes
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_what_is_disturbed_is_all_that_there_is(what_it_does: list[str]) -> None:

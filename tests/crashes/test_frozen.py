@@ -11,7 +11,7 @@ import pytest
 from elaunch.checkpoint.storages import layout
 from tests.crashes import forge, scenes
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from tests.crashes import forge, lossy, scenes
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_whatever_the_disk_has_lost_what_was_committed_is_restored(folder: Path) -> None:

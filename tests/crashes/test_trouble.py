@@ -10,7 +10,7 @@ import pytest
 
 from tests.crashes import forge, troubles
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system: needs root")
