@@ -39,7 +39,7 @@ from elaunch.errors import DamagedCheckpointError
 pytestmark = [pytest.mark.slow, pytest.mark.torch]
 MORE_MEMORY = 4 << 30  # to ask for
 MORE_USED = 160 << 20
-SECONDS = 20
+SECONDS = 200  # with the import of torch; what is not refused takes as good as for ever
 DCP = "torch.distributed.checkpoint.metadata"
 RAN = "elaunch_hostile_code_ran"
 
@@ -278,7 +278,7 @@ def test_hostile_ones_are_refused(kind: str, tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=SECONDS + 40,
+        timeout=SECONDS,
     )
     assert run.returncode == 0, run.stderr[-2000:]
     told, used, ran = json.loads(run.stdout)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from elaunch.checkpoint.storages import layout
+from elaunch.checkpoint.storages import beats, layout
 from elaunch.checkpoint.storages.objects import Objects
 from elaunch.checkpoint.storages.storage import Hold, Storage
 from tests.checkpoint import buckets
@@ -216,7 +216,10 @@ def test_what_runs_left_is_found_by_the_claim_after_theirs(storage: Storage) -> 
     assert storage.checkpoints() == [committed]
 
 
-def test_a_claim_is_made_once_and_lasts_until_it_is_released(storage: Storage, where: str, holds: list[Hold]) -> None:
+def test_a_claim_is_made_once_and_lasts_until_it_is_released(
+    storage: Storage, where: str, holds: list[Hold], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beats, "MISSED", 500)  # 10 s: who lives is seen at the next beat, however late that comes
     other = buckets.opened(where)
     assert not other.held(_CLAIM)
     hold = _claimed(storage, _CLAIM, holds)
