@@ -68,8 +68,10 @@ class Batch:
 
     def state(self, job: str | None = None) -> str:
         """As Slurm has it."""
-        told = self.cluster.run("scontrol", "show", "job", "-o", job or self.jobs[-1], check=False)
-        found = re.search(r"JobState=(\S+)", told)
+        return self._said(job or self.jobs[-1], "JobState")
+
+    def _said(self, job: str, field: str) -> str:
+        found = re.search(rf"\b{field}=(\S+)", self.cluster.run("scontrol", "show", "job", "-o", job, check=False))
         return found[1] if found else ""
 
     def becomes(self, *states: str, job: str | None = None, seconds: float = 120.0) -> str:
@@ -77,9 +79,18 @@ class Batch:
         return self.wait(f"the job {states}", lambda: (s := self.state(job)) in states and s, seconds)
 
     def at_once(self, job: str | None = None) -> None:
-        """Start a job now that Slurm has put back for two minutes, as it does with each that it starts again."""
+        """Start a job now that Slurm has put back for two minutes, as it does with each that it starts again.
+
+        Where they are over, Slurm has started it by itself.
+        """
         job = job or self.jobs[-1]
-        self.becomes("PENDING", job=job)
+
+        def again() -> bool:
+            return self._said(job, "Restarts") not in ("", "0") and self.state(job) == "RUNNING"
+
+        self.wait("the job to be put back", lambda: self.state(job) == "PENDING" or again())
+        if again():
+            return
         time.sleep(2.5)  # what starts in the very second in which it was ended, slurmd takes for what was ended
 
         def begun() -> bool:

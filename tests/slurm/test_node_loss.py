@@ -66,7 +66,7 @@ def test_a_batch_script_that_dies_with_its_host_leaves_no_job_that_holds_its_nod
     batch.started(3)
     crashing.crash(1)
     batch.becomes("COMPLETING", "PENDING")
-    batch.wait("no program left", lambda: not crashing.programs(batch.jobs[0]))
+    batch.wait("no program left", lambda: not crashing.programs(batch.jobs[0]), 180)
     kept = batch.step_of()
     crashing.back()
     batch.at_once()

@@ -27,10 +27,7 @@ def limited(cluster: Cluster) -> Iterator[Batch]:
 
 def goes_on(batch: Batch, ranks: int, saved: int) -> None:
     """The job is started again, and from where it was."""
-    # Where its two minutes are over, Slurm has started it by itself.
-    batch.wait("its end or next start", lambda: batch.events("start", restarts=1) or batch.state() == "PENDING")
-    if not batch.events("start", restarts=1):
-        batch.at_once()
+    batch.at_once()
     again = batch.started(ranks, restarts=1)
     assert {e["step"] for e in again} == {saved}
     assert {e["generation"] for e in again} == {GENERATIONS + 1}
