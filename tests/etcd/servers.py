@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import fcntl
+import http.client
 import ipaddress
 import os
 import random
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
@@ -21,7 +22,8 @@ from typing import IO
 from elaunch.rendezvous.embedded import find_etcd
 from elaunch.rendezvous.endpoints import Credentials
 
-START_TIMEOUT = 30.0
+START_TIMEOUT = 60.0
+NO_FSYNC = "--unsafe-no-fsync"  # tests kill processes, never the machine: what is slow of a disk is none of theirs
 
 
 PORTS = range(15_000, 32_000)  # below those that the kernel gives to connections: none of them takes one in between
@@ -59,6 +61,8 @@ class Member:
     def start(self) -> None:
         self.spawn()
         self.wait_listening()
+        if "--client-cert-auth" not in self.arguments:
+            self._wait_until(self._serves)
 
     def spawn(self) -> None:
         with (self.directory / f"{self.name}.log").open("ab") as log:
@@ -72,8 +76,11 @@ class Member:
             )
 
     def wait_listening(self) -> None:
+        self._wait_until(self._listens)
+
+    def _wait_until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + START_TIMEOUT
-        while not self._listens():
+        while not condition():
             assert self.process.poll() is None, self.log()
             assert time.monotonic() < deadline, self.log()
             time.sleep(0.02)
@@ -85,6 +92,17 @@ class Member:
                 return True
         except OSError:
             return False
+
+    def _serves(self) -> bool:
+        """It listens a good while before it has elected itself, and lets its clients wait until then."""
+        asking = http.client.HTTPConnection(self.endpoint, timeout=5)
+        try:
+            asking.request("GET", "/health")
+            return asking.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            asking.close()
 
     def log(self) -> str:
         return (self.directory / f"{self.name}.log").read_text()[-3000:]
@@ -116,7 +134,7 @@ def start_single(directory: Path, address: str = "127.0.0.1") -> Member:
             *("--data-dir", "data", "--listen-client-urls", url, "--advertise-client-urls", url),
             *("--listen-peer-urls", "unix://peer:1", "--initial-advertise-peer-urls", "unix://peer:1"),
             *("--initial-cluster", "single=unix://peer:1"),
-            *("--heartbeat-interval", "20", "--election-timeout", "200"),
+            *("--heartbeat-interval", "20", "--election-timeout", "200", NO_FSYNC),
         ],
     )
     member.start()
@@ -211,7 +229,7 @@ class Cluster:
                             "--key-file",
                             str(self.certificates.key),
                         ),
-                        *("--heartbeat-interval", "50", "--election-timeout", "500"),
+                        *("--heartbeat-interval", "50", "--election-timeout", "500", NO_FSYNC),
                     ],
                 )
             )
@@ -243,7 +261,7 @@ class Cluster:
             ],
             check=True,
             capture_output=True,
-            timeout=30,
+            timeout=60,
             env={"ETCDCTL_API": "3"},
         )
 
