@@ -12,7 +12,7 @@ import pytest
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Phase
-from tests.etcd.running import run
+from tests.etcd.running import PATIENT, run
 from tests.etcd.servers import Cluster, Member, make_certificates, start_single
 from tests.etcd.world import World, until
 
@@ -49,7 +49,7 @@ def play(etcd: Member) -> Callable[[Callable[[World], Any]], None]:
     """Runs a test's body with a world of two nodes that has a history of one generation."""
 
     async def body(test: Callable[[World], Any]) -> None:
-        store = EtcdStore([etcd.endpoint])
+        store = EtcdStore([etcd.endpoint], **PATIENT)
         world = World(store, etcd.endpoint, JobKeys(f"commands {uuid.uuid4().hex}"), {})
         try:
             await world.join(0)

@@ -11,8 +11,11 @@ from elaunch.rendezvous.etcd import EtcdStore
 
 T = TypeVar("T")
 
+PATIENT: dict[str, float] = {"call_timeout": 20.0, "deadline": 60.0}
+"""For a store of an etcd that lives all the time: a machine that stands still for a moment must not cost an answer."""
 
-def run(coroutine: Coroutine[Any, Any, T], *, seconds: float = 30.0) -> T:
+
+def run(coroutine: Coroutine[Any, Any, T], *, seconds: float = 120.0) -> T:
     async def bounded() -> T:
         return await asyncio.wait_for(coroutine, seconds)
 

@@ -8,7 +8,7 @@ import pytest
 
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.waiting import within
-from tests.etcd.running import opened, run
+from tests.etcd.running import PATIENT, opened, run
 from tests.etcd.servers import Member
 
 
@@ -62,7 +62,7 @@ async def renew_for_ever(store: EtcdStore) -> None:
 @pytest.mark.parametrize("work", [watch_for_ever, write_for_ever, renew_for_ever])
 def test_a_store_can_be_cancelled_at_any_moment(etcd: Member, work) -> None:
     async def body() -> None:
-        async with opened(etcd.endpoint) as store:
+        async with opened(etcd.endpoint, **PATIENT) as store:
             await store.check()
             for turns in range(120):
                 task = asyncio.create_task(work(store))
@@ -71,7 +71,7 @@ def test_a_store_can_be_cancelled_at_any_moment(etcd: Member, work) -> None:
                     await asyncio.sleep(0)
                 await other
                 task.cancel()
-                done, _ = await asyncio.wait({task}, timeout=10)
+                done, _ = await asyncio.wait({task}, timeout=30)
                 assert done, f"ran on when it was cancelled after {turns} turns"
                 assert task.cancelled()
 

@@ -19,7 +19,7 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Checkpoint, Phase, decode
 from elaunch.rendezvous.store import Compare, Field, Put
 from elaunch.reports import Ask, Commit, Line, Receipts, Reply
-from tests.etcd.running import run
+from tests.etcd.running import PATIENT, run
 from tests.etcd.servers import Member
 from tests.etcd.world import FakeAgent, MortalStore, World, until
 
@@ -69,7 +69,7 @@ def play(etcd: Member) -> Callable[[Callable[[Job], Any]], None]:
     """Runs a test's body with a job of one node, of which generation 1 runs."""
 
     async def body(test: Callable[[Job], Any]) -> None:
-        store = EtcdStore([etcd.endpoint])
+        store = EtcdStore([etcd.endpoint], **PATIENT)
         job = Job(store, etcd.endpoint, JobKeys(f"checkpoints {uuid.uuid4().hex}"), {})
         try:
             await job.join(0)

@@ -15,7 +15,7 @@ from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.methods import COMPACT
 from elaunch.rendezvous.store import Change, Compare, Delete, Field, Put, Store, Txn, TxnResult, absent
 from tests.etcd.memory_store import MemoryStore
-from tests.etcd.running import run
+from tests.etcd.running import PATIENT, run
 from tests.etcd.servers import Member
 
 
@@ -35,7 +35,7 @@ def check(request: pytest.FixtureRequest) -> Callable[[Callable[[Store, str], Aw
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Store]:
-        store: Store = EtcdStore([endpoint]) if endpoint else MemoryStore()
+        store: Store = EtcdStore([endpoint], **PATIENT) if endpoint else MemoryStore()
         try:
             yield store
         finally:

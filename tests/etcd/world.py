@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -23,6 +24,7 @@ from elaunch.rendezvous.journal import Operation
 from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Leader, Node, encode
 from elaunch.rendezvous.store import Compare, Op, Put, Txn, TxnResult
+from tests.etcd.running import PATIENT
 
 WHO = "ada@login1"
 POLICY = Policy(1, 2, 1, last_call_timeout=0.05, settle=0.01, reattach=0.2)
@@ -36,7 +38,7 @@ class MortalStore(EtcdStore):
     """Its leader dies when it writes to a key that begins so: ``before`` etcd hears of it, or ``after``."""
 
     def __init__(self, endpoint: str, prefix: str, when: str) -> None:
-        super().__init__([endpoint])
+        super().__init__([endpoint], **PATIENT)
         self._prefix = prefix
         self._when = when
 
@@ -140,7 +142,7 @@ class World:
     async def command(self, kind: str, reason: str = "", **arguments: Any) -> Operation:
         return await submit(self.store, self.keys.job, kind, WHO, 5.0, reason, **arguments)
 
-    async def through(self, operation: Operation, seconds: float = 10.0) -> Operation:
+    async def through(self, operation: Operation, seconds: float = 60.0) -> Operation:
         return await outcome(self.store, self.keys.job, operation, seconds)
 
     async def plans(self) -> int:
@@ -148,8 +150,7 @@ class World:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(2000):
-        if condition():
-            return
+    deadline = time.monotonic() + 60.0
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
         await asyncio.sleep(0.005)
-    raise AssertionError("waited in vain")
