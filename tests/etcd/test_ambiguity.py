@@ -13,7 +13,7 @@ from elaunch.rendezvous.fence import Committer, commit
 from elaunch.rendezvous.store import Compare, Field, Put, Store, absent
 from tests.etcd.memory_store import MemoryStore
 from tests.etcd.proxy import Cut, proxied
-from tests.etcd.running import opened, run
+from tests.etcd.running import PATIENT, opened, run
 from tests.etcd.servers import Member, free_port
 
 
@@ -34,9 +34,9 @@ def prefix() -> str:
 def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(etcd: Member, prefix: str, cut: Cut) -> None:
     async def body() -> None:
         async with (
-            opened(etcd.endpoint) as direct,
+            opened(etcd.endpoint, **PATIENT) as direct,
             proxied(etcd.endpoint) as proxy,
-            opened(proxy.endpoint) as store,
+            opened(proxy.endpoint, **PATIENT) as store,
         ):
             await store.get(prefix)
             proxy.arm(prefix.encode(), cut, lambda: changed(direct, prefix + "a"))
@@ -51,10 +51,10 @@ def test_a_transaction_that_was_sent_and_not_answered_is_ambiguous(etcd: Member,
 def test_a_transaction_that_was_never_sent_is_not_ambiguous(etcd: Member, prefix: str) -> None:
     async def body() -> None:
         nobody = f"127.0.0.1:{free_port()}"
-        async with opened(nobody, etcd.endpoint) as store:
+        async with opened(nobody, etcd.endpoint, **PATIENT) as store:
             assert (await store.txn([absent(prefix + "a")], [Put(prefix + "a", b"1")])).succeeded
         async with opened(nobody, deadline=0.6) as store:
-            with pytest.raises(EtcdLostError, match=rf"{nobody} did not answer within [01]\.\d s .*cannot connect"):
+            with pytest.raises(EtcdLostError, match=rf"{nobody} did not answer within \d\.\d s .*cannot connect"):
                 await store.txn([], [Put(prefix + "a", b"1")])
 
     run(body())
@@ -62,7 +62,7 @@ def test_a_transaction_that_was_never_sent_is_not_ambiguous(etcd: Member, prefix
 
 def test_an_idempotent_call_is_sent_again(etcd: Member, prefix: str) -> None:
     async def body() -> None:
-        async with proxied(etcd.endpoint) as proxy, opened(proxy.endpoint) as store:
+        async with proxied(etcd.endpoint) as proxy, opened(proxy.endpoint, **PATIENT) as store:
             for cut in (Cut.BEFORE, Cut.AFTER):
                 await store.get("/")
                 proxy.arm(prefix.encode(), cut)
@@ -79,9 +79,9 @@ def test_an_idempotent_call_is_sent_again(etcd: Member, prefix: str) -> None:
 def test_a_commit_is_applied_exactly_once(etcd: Member, prefix: str, cut: Cut) -> None:
     async def body() -> None:
         async with (
-            opened(etcd.endpoint) as direct,
+            opened(etcd.endpoint, **PATIENT) as direct,
             proxied(etcd.endpoint) as proxy,
-            opened(proxy.endpoint) as store,
+            opened(proxy.endpoint, **PATIENT) as store,
         ):
             leader = await direct.put(prefix + "leader", b"me")
             guards = [Compare(prefix + "leader", Field.CREATE_REVISION, leader)]
@@ -108,7 +108,7 @@ def store_maker(request: pytest.FixtureRequest):
     if request.param == "memory":
         return MemoryStore
     endpoint = request.getfixturevalue("etcd").endpoint
-    return lambda: EtcdStore([endpoint])
+    return lambda: EtcdStore([endpoint], **PATIENT)
 
 
 def test_authors_that_remember_their_last_commit_do_not_overwrite_each_other(store_maker, prefix: str) -> None:
