@@ -23,7 +23,7 @@ def test_the_next_leader_knows_that_the_generation_has_got_going(play) -> None:
             for step in range(50):
                 rank = RankProgress(0, 0, 40, "S", attached=True, step=step)
                 term.hear(Heartbeat("n0", 1, 0.25, (rank,)))
-            for _ in range(500):
+            for _ in range(3000):
                 if (learnt := await written()).going:
                     break
                 await asyncio.sleep(0.02)
