@@ -30,7 +30,7 @@ async def main() -> None:
         return
     print(json.dumps({"endpoint": etcd.endpoints[0], "keeper": etcd.keeper, "notice": etcd.notice}), flush=True)
     if await asyncio.to_thread(sys.stdin.readline) == "release\n":
-        await etcd.release(10.0)
+        await etcd.release(60.0)
         print("released", flush=True)
 
 

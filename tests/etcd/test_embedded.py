@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -25,12 +26,12 @@ from elaunch.rendezvous.keys import JobKeys
 from elaunch.rendezvous.records import Phase, Reason, encode
 from elaunch.rendezvous.state import State
 from elaunch.rendezvous.store import Put
-from tests.etcd.running import opened, run
+from tests.etcd.running import PATIENT, opened, run
 from tests.etcd.servers import Member, free_port
 
 JOB = "a job/with: signs"
 KEYS = JobKeys(JOB)
-BOUND = 20.0  # seconds for anything to happen
+BOUND = 60.0  # seconds for anything to happen
 
 
 def state(generation: int, phase: Phase = Phase.RUNNING) -> bytes:
@@ -92,21 +93,31 @@ def agent(tmp_path: Path) -> Iterator[Callable[..., Agent]]:
         return started[-1]
 
     yield start
-    keepers = [psutil.Process(int(a.answer["keeper"])) for a in started if alive(a.answer.get("keeper", 0))]
-    children = [child for keeper in keepers for child in keeper.children()]
+    keepers, children = [], []
+    for pid in [int(a.answer.get("keeper", 0)) for a in started]:
+        with suppress(psutil.NoSuchProcess):
+            if alive(pid):
+                keepers.append(psutil.Process(pid))
+                children += keepers[-1].children()
     for one in started:
         if one.process.returncode is None:
             one.kill()
-    for process in (*keepers, *children):
-        try:
-            process.kill()
-        except psutil.NoSuchProcess:
-            continue
+    slay(*keepers, *children)
     psutil.wait_procs(children, timeout=BOUND)
 
 
 def alive(pid: int | str) -> bool:
-    return bool(int(pid)) and psutil.pid_exists(int(pid)) and psutil.Process(int(pid)).status() != "zombie"
+    try:
+        return bool(int(pid)) and psutil.Process(int(pid)).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def slay(*processes: psutil.Process) -> None:
+    """SIGKILL to all of them; etcd may have ended by itself when its keeper has."""
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -118,7 +129,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def write(endpoint: str, *puts: Put) -> None:
     async def body() -> None:
-        async with opened(endpoint) as store:
+        async with opened(endpoint, **PATIENT) as store:
             await store.txn([], puts)
 
     run(body())
@@ -126,7 +137,7 @@ def write(endpoint: str, *puts: Put) -> None:
 
 def read(endpoint: str, key: str) -> bytes | None:
     async def body() -> bytes | None:
-        async with opened(endpoint) as store:
+        async with opened(endpoint, **PATIENT) as store:
             kv = await store.get(key)
             return None if kv is None else kv.value
 
@@ -135,7 +146,7 @@ def read(endpoint: str, key: str) -> bytes | None:
 
 def delete(endpoint: str, key: str) -> None:
     async def body() -> None:
-        async with opened(endpoint) as store:
+        async with opened(endpoint, **PATIENT) as store:
             await store.delete(key)
 
     run(body())
@@ -208,7 +219,7 @@ def test_etcd_outlives_a_killed_agent_while_the_job_has_nodes(agent, endpoint: s
 
 @pytest.mark.slow
 def test_a_final_state_ends_it_without_grace(agent, endpoint: str) -> None:
-    first = agent(endpoint, grace=60.0)
+    first = agent(endpoint, grace=10 * BOUND)
     keeper = first.keeper
     write(endpoint, Put(KEYS.node("a"), b"{}"), Put(KEYS.state, state(3, Phase.FAILED)))
     first.kill()
@@ -225,9 +236,7 @@ def test_everything_killed_loses_nothing(agent, endpoint: str) -> None:
         if generation > 1:
             assert read(endpoint, KEYS.state) == state(generation - 1)
         write(endpoint, Put(KEYS.state, state(generation)))
-        processes = [psutil.Process(one.process.pid), one.keeper, one.etcd]
-        for process in processes:
-            process.kill()
+        slay(psutil.Process(one.process.pid), one.keeper, one.etcd)
         one.end()
 
 
@@ -280,8 +289,7 @@ def test_damaged_data_are_set_aside_and_generations_go_on(agent, endpoint: str, 
     first = agent(endpoint)
     write(endpoint, Put(KEYS.state, state(5)))
     wait_until(lambda: (tmp_path / "state" / "state.json").exists())
-    for process in (first.keeper, first.etcd):
-        process.kill()
+    slay(first.keeper, first.etcd)
     first.kill()
     for file in (tmp_path / "state" / "data").rglob("*.wal"):
         file.write_bytes(b"\xff" * 4096)
@@ -311,7 +319,9 @@ def test_a_port_taken_by_something_else_is_refused(endpoint: str, tmp_path: Path
             run(ensure_embedded(endpoint, job=JOB, state_dir=tmp_path, several_hosts=True))
 
 
-def test_an_etcd_that_is_there_already_is_used(etcd: Member, tmp_path: Path) -> None:
+def test_an_etcd_that_is_there_already_is_used(etcd: Member, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "_PROBE", 20.0)
+
     async def body() -> None:
         found = await ensure_embedded(etcd.endpoint, job=JOB, state_dir=tmp_path, several_hosts=True)
         assert found.endpoints == (etcd.endpoint,)
@@ -328,7 +338,7 @@ def test_another_job_is_told_whose_port_it_is(agent, endpoint: str) -> None:
     first = agent(endpoint)
     assert first.endpoint == endpoint
     with pytest.raises(UsageError, match=f"port {endpoint.rpartition(':')[2]} is taken by job {JOB}"):
-        run(asyncio.wait_for(ensure_embedded(endpoint, job="another", several_hosts=True), 10.0))
+        run(asyncio.wait_for(ensure_embedded(endpoint, job="another", several_hosts=True), 20.0))
     first.release()
 
 
