@@ -33,7 +33,7 @@ class Clock(SystemClock):
 @pytest.fixture
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinkTree:
     monkeypatch.setattr(links, "PACE", 0.01)
-    monkeypatch.setattr(links, "PATIENCE", 0.2)
+    monkeypatch.setattr(links, "PATIENCE", 30.0)
     return LinkTree(tmp_path)
 
 
@@ -53,8 +53,14 @@ class Watched:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def news(self, generation: int = 1) -> Told:
-        await asyncio.wait_for(self.watch.news(), 10)
+        await asyncio.wait_for(self.watch.news(), 60)
         return self.watch.report(generation)
+
+    async def troubled(self, expected: list[tuple[str, str]]) -> Told:
+        """The first report on these troubles: a look that had begun before them is told as well."""
+        while codes(told := await self.news()) != expected:
+            continue
+        return told
 
     async def total(self, generation: int) -> tuple[PortReport, ...]:
         """The first report on all ports of a generation."""
@@ -88,12 +94,12 @@ def test_news_and_totals(tree: LinkTree) -> None:
                 True,
             )
             tree.down(folder)
-            told = await watched.news()
-            assert (codes(told), told[1]) == ([("mlx5_0:1", "port_down")], False)
+            _, every = await watched.troubled([("mlx5_0:1", "port_down")])
+            assert not every
             assert codes(watched.watch.report(1)) == [("mlx5_0:1", "port_down")]  # in each, as one may be lost
             tree.up(folder)
             watched.clock.ahead += 15.0
-            assert codes(await watched.news()) == []
+            await watched.troubled([])
             assert len(await watched.total(2)) == 2
             assert watched.watch.report(2) == ((), False)
             watched.clock.ahead += links.TOTAL
@@ -110,7 +116,7 @@ def test_a_port_that_is_left_out_is_watched_on(tree: LinkTree) -> None:
             reports = await watched.total(1)
             assert [(r.port, r.local_ranks) for r in reports] == [("mlx5_1:1", (0,)), ("mlx5_0:1", ())]
             tree.down(folder)
-            assert codes(await watched.news()) == [("mlx5_0:1", "port_down")]
+            await watched.troubled([("mlx5_0:1", "port_down")])
 
     asyncio.run(scenario())
 
@@ -133,7 +139,7 @@ def test_a_driver_that_hangs_costs_its_own_port_only(tree: LinkTree, monkeypatch
 
     def hung(root: Path, ports: Sequence[Port]) -> tuple[PortSample, ...]:
         if ports == (MLX,):
-            hang.wait(20)
+            hang.wait(200)
         return sample(root, ports)
 
     async def scenario() -> None:
@@ -141,15 +147,16 @@ def test_a_driver_that_hangs_costs_its_own_port_only(tree: LinkTree, monkeypatch
         eth = tree.interface("eth0")
         async with Watched(tree, ((MLX, (0,)), (ETH, (1,)))) as watched:
             await watched.total(1)
+            monkeypatch.setattr(links, "PATIENCE", 0.2)
             monkeypatch.setattr(links, "sample", hung)
             told = await watched.news()
             assert [(r.port, r.local_ranks, r.troubles[0].text) for r in told[0]] == [
                 ("mlx5_0:1", (0,), "does not answer: its driver holds a read of its counters")
             ]
             tree.down(eth)
-            assert codes(await watched.news()) == [("eth0", "port_down"), ("mlx5_0:1", "port_errors")]
+            await watched.troubled([("eth0", "port_down"), ("mlx5_0:1", "port_errors")])
             hang.set()
-            assert codes(await watched.news()) == [("eth0", "port_down")]
+            await watched.troubled([("eth0", "port_down")])
 
     try:
         asyncio.run(scenario())

@@ -44,8 +44,8 @@ class LinkTree:
             self.write(folder, state="1: DOWN", phys_state="2: Polling", rate="40 Gb/sec (4X QDR)")
 
     def up(self, folder: Path, rate: str = "400 Gb/sec (4X NDR)") -> None:
-        """It is put in again."""
+        """It is put in again: whoever sees that finds the rest as it should be."""
         if (folder / "operstate").exists():
             self.write(folder, operstate="up", carrier=1)
         else:
-            self.write(folder, state="4: ACTIVE", phys_state="5: LinkUp", rate=rate)
+            self.write(folder, rate=rate, phys_state="5: LinkUp", state="4: ACTIVE")
