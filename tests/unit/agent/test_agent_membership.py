@@ -101,7 +101,7 @@ def test_the_end_is_heard_though_the_leaders_own_stream_was_cut_meanwhile() -> N
     async def test() -> None:
         store = FalteringStore()
         node, server, ranks = await membership(store)
-        end = await asyncio.wait_for(node.run(), 10)
+        end = await asyncio.wait_for(node.run(), 60)
         assert (end.outcome, end.exit_code) == ("succeeded", 0)
         assert store.faltered
         assert ranks.started == [1]
@@ -115,7 +115,7 @@ def test_an_etcd_that_refuses_for_a_while_does_not_end_the_leader(monkeypatch: p
         monkeypatch.setattr(leading_module, "ASK_AGAIN", 0.01)
         store = FullStore()
         node, server, ranks = await membership(store)
-        end = await asyncio.wait_for(node.run(), 10)
+        end = await asyncio.wait_for(node.run(), 60)
         assert (end.outcome, end.exit_code) == ("succeeded", 0)
         assert store.refused == 2
         assert ranks.started == [1]

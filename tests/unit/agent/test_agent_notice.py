@@ -44,19 +44,19 @@ def given(code: str, scheduled: Scheduled | None, *, hurry: bool = False, grace:
         generation = SimpleNamespace(ranks={0}, ended=asyncio.Event(), noticed=False)
         ranks: Any = SimpleNamespace(generation=generation, hurry=asyncio.Event())
         giving = asyncio.create_task(Notice(programs, ranks, grace, None, scheduled).give("why", asyncio.Event(), code))
-        await asyncio.wait_for(programs.told.get(), 5)
+        await asyncio.wait_for(programs.told.get(), 30)
         if hurry:
             ranks.hurry.set()
-            await asyncio.wait_for(programs.told.get(), 5)
+            await asyncio.wait_for(programs.told.get(), 30)
         generation.ended.set()
-        await asyncio.wait_for(giving, 5)
+        await asyncio.wait_for(giving, 30)
 
     asyncio.run(run())
     return programs.seconds
 
 
 def test_a_warning_leaves_what_the_scheduler_leaves() -> None:
-    assert given(WARNED, replace(SLURM, ends_at=time.time() + 310))[0] == pytest.approx(300, abs=2)
+    assert 270 < given(WARNED, replace(SLURM, ends_at=time.time() + 310))[0] <= 300
     assert given(WARNED, replace(SLURM, ends_at=time.time() + 310), hurry=True)[1] == 18
 
 
@@ -87,6 +87,7 @@ def test_a_rank_that_dies_of_slurms_signal_is_no_news_before_the_agent_has_it_to
     monkeypatch.setattr(preempting, "HOLD", 0.3)
     assert held(-signal.SIGTERM, SLURM) >= 0.3
     assert held(-signal.SIGUSR1, SLURM) >= 0.3
-    assert held(-signal.SIGTERM, SLURM, leaving_after=0.05) < 0.3
+    monkeypatch.setattr(preempting, "HOLD", 60.0)
+    assert held(-signal.SIGTERM, SLURM, leaving_after=0.05) < 30.0
     for end, scheduled in ((-signal.SIGKILL, SLURM), (1, SLURM), (-signal.SIGTERM, None)):
-        assert held(end, scheduled) < 0.1
+        assert held(end, scheduled) < 30.0

@@ -107,7 +107,7 @@ def sleeper() -> subprocess.Popen[bytes]:
 def test_trees_are_seen_and_killed() -> None:
     others = [p.pid for p in trees.descendants(os.getpid(), trees.snapshot())]  # of the tests before this one
     parent = sleeper()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not (below := trees.descendants(parent.pid, trees.snapshot())):
         assert time.monotonic() < end
     me = trees.process(parent.pid)
@@ -139,9 +139,12 @@ def test_an_alarm_rings_at_its_time_and_until_it_is_set_anew() -> None:
     poller = select.poll()
     poller.register(alarm, select.POLLIN)
     assert poller.poll(0) == []
-    alarm.set(boottime() + 0.05)
+    alarm.set(boottime() + 60)
     assert poller.poll(0) == []
-    assert poller.poll(5000)
+    due = boottime() + 0.05
+    alarm.set(due)
+    assert poller.poll(60_000)
+    assert boottime() >= due
     assert poller.poll(0), "it rings on"
     alarm.set(math.inf)
     assert poller.poll(0) == []

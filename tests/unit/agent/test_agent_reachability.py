@@ -33,7 +33,7 @@ def run(work: Callable[[Reachability, StatusBoard], Coroutine[Any, Any, None]]) 
         node = Reachability(board)
         node.open(ADDRESS)
         try:
-            await asyncio.wait_for(work(node, board), 20)
+            await asyncio.wait_for(work(node, board), 60)
         finally:
             await node.close()
 
@@ -50,7 +50,7 @@ async def reported(board: StatusBoard) -> Report:
 
 def command(board: StatusBoard, identity: str = "p") -> Probe:
     (own,) = board.now.interfaces
-    return Probe(identity, b"secret", 1.0, (Target(own.name, "n1", own.name, ADDRESS, own.port, own.mtu),))
+    return Probe(identity, b"secret", 20.0, (Target(own.name, "n1", own.name, ADDRESS, own.port, own.mtu),))
 
 
 @pytest.mark.usefixtures("looped")
@@ -85,7 +85,7 @@ def test_an_interface_that_is_gone_reaches_nobody_and_ends_no_agent() -> None:
     async def work(node: Reachability, board: StatusBoard) -> None:
         asked = command(board)
         gone = Target("gone0", "n1", "nic0", ADDRESS, 9, 1500)
-        node.take(Probe("p", b"secret", 0.5, (*asked.targets, gone)))
+        node.take(Probe("p", b"secret", 20.0, (*asked.targets, gone)))
         report = await reported(board)
         assert [row.reached for row in report.rows] == [True, False]
 

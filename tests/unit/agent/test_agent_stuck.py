@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import pytest
 
@@ -36,7 +37,11 @@ def test_each_stuck_rank_is_told_of_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def main() -> None:
         watching = asyncio.create_task(watch_stuck(0.05, lambda: {0: os.getpid(), 3: 70}, lambda *t: told.append(t)))
-        await asyncio.sleep(0.3)
+        deadline = time.monotonic() + 60
+        while not told:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
 

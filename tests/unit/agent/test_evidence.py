@@ -77,7 +77,7 @@ def test_what_the_log_folder_does_not_take_is_saved_elsewhere(tmp_path: Path) ->
     folders = [lambda: tmp_path / "file" / "evidence", lambda: tmp_path / "else"]
 
     async def collecting(one: Witness) -> Evidence:
-        return await collect(folders, [one], 2.0)
+        return await collect(folders, [one], 60.0)
 
     with shared() as (sight, files):
         found = asyncio.run(collecting(Witness(progress(attached=False), sight, files)))

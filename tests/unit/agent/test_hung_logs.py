@@ -6,11 +6,13 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
 from elaunch.agent import exit_reports, preparation
+from elaunch.agent.aside import aside
 from elaunch.agent.options import LaunchOptions, LogOptions, RendezvousConf, Streams
 from elaunch.agent.preparation import LaunchPreparation
 from elaunch.agent.program import Program
@@ -40,7 +42,12 @@ class Hanging(LogFolder):
 
 @pytest.fixture
 def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LaunchPreparation]:
-    monkeypatch.setattr(preparation, "LOG_SECONDS", 0.2)
+    async def impatient(work: Any, seconds: float) -> Any:
+        """Only what hangs is to be given up."""
+        hangs = made.folder.hung and not work.keywords["elsewhere"]
+        return await aside(work, 0.2 if hangs else 60.0)
+
+    monkeypatch.setattr(preparation, "aside", impatient)
     monkeypatch.setattr(exit_reports, "TROUBLE_SECONDS", 0.2)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     logs = LogOptions(str(tmp_path / "logs"), (Streams.BOTH,))
@@ -87,8 +94,11 @@ def test_the_first_generation_is_refused(prepared: LaunchPreparation) -> None:
         asyncio.run(asyncio.wait_for(prepared.ranks(start(1)), 10))
 
 
-def test_ranks_that_fail_together_are_looked_at_once(prepared: LaunchPreparation) -> None:
+def test_ranks_that_fail_together_are_looked_at_once(
+    prepared: LaunchPreparation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is told of the last of them decides, with the others', what has happened: it must not come late."""
+    monkeypatch.setattr(exit_reports, "TROUBLE_SECONDS", 60.0)
 
     async def play() -> None:
         await out(prepared, 1)
