@@ -11,6 +11,7 @@ import pytest
 from elaunch.errors import EndpointUnreachableError
 from elaunch.rendezvous.causes import plain
 from elaunch.rendezvous.etcd import EtcdStore
+from tests.etcd.servers import free_port
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,7 @@ def told(*endpoints: str) -> str:
 
 @pytest.mark.slow
 def test_a_port_where_nobody_listens() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     assert told(f"127.0.0.1:{port}") == (
         f"rendezvous: etcd at 127.0.0.1:{port} did not answer within 1 s: nothing listens there"
     )
