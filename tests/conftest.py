@@ -88,5 +88,8 @@ def _same_environment() -> Iterator[None]:
     """The torchrun plug-in, for one, sets variables of its process for the workers that will inherit them."""
     before = dict(os.environ)
     yield
-    os.environ.clear()
-    os.environ.update(before)
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    for name, value in before.items():
+        if os.environ.get(name) != value:  # a library's thread may read the environment meanwhile
+            os.environ[name] = value

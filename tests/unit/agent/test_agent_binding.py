@@ -258,6 +258,7 @@ def test_a_look_during_the_stop_serves_the_next_start_while_it_is_fresh(monkeypa
         return [*numbers, len(asked)]
 
     monkeypatch.setattr(machine, "discover", counted)
+    monkeypatch.setattr(machine, "FRESH_SECONDS", 60.0)
     assert asyncio.run(looks()) == [1, 2, 4]
     assert asked[0] is True
     assert not any(asked[1:])
