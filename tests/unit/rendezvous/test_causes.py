@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -62,14 +63,14 @@ def test_a_web_server_is_no_etcd() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
-            try:
-                while True:
+            while True:
+                try:
                     connection, _ = server.accept()
-                    with connection:
-                        connection.recv(1000)
-                        connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-            except OSError:
-                return  # closed: the test is over
+                except OSError:
+                    return  # closed: the test is over
+                with connection, suppress(OSError):  # the other end may be gone already
+                    connection.recv(1000)
+                    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 
         thread = threading.Thread(target=answer)
         thread.start()
