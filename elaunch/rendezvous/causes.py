@@ -14,7 +14,10 @@ _CAUSES = (
     (("Connection refused",), "nothing listens there"),
     (("No route to host", "etwork is unreachable"), "no way leads there"),
     (
-        ("reset by peer", "Socket closed", "http", "settings", "SETTINGS", "FD Shutdown", "frame", "unimplemented"),
+        (
+            *("reset by peer", "roken pipe", "Socket closed", "FD Shutdown"),
+            *("http", "settings", "SETTINGS", "frame", "unimplemented"),
+        ),
         "something else listens there, or it wants TLS",
     ),
     (("DEADLINE_EXCEEDED", "imeout", "imed out", "does not answer"), "nothing answers there"),

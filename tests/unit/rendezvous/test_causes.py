@@ -25,6 +25,7 @@ from tests.etcd.servers import free_port
         ("n0:1: DEADLINE_EXCEEDED: Deadline Exceeded", "nothing answers there"),
         ("n0:1: UNAVAILABLE: Failed to connect to remote host: Timeout occurred", "nothing answers there"),
         ("n0:1: UNAVAILABLE: Socket closed", "something else listens there, or it wants TLS"),
+        ("n0:1: UNAVAILABLE: sendmsg: Broken pipe (32)", "something else listens there, or it wants TLS"),
         ("n0:1: UNAVAILABLE: Ssl handshake failed: WRONG_VERSION", "the TLS handshake failed; "),
         ("n0:1: INTERNAL: what nobody foresaw", "n0:1: INTERNAL: what nobody foresaw"),
     ],
