@@ -159,7 +159,7 @@ class Controllers:
             led = f"leading (epoch={epoch} "
             return (epoch, by_id[name]) if name in by_id and led in by_id[name].output() else None
 
-        found: tuple[int, Controller] = wait_until("a controller leads", one, 60.0)
+        found: tuple[int, Controller] = wait_until("a controller leads", one)
         return found
 
     def outputs(self) -> str:
