@@ -79,10 +79,15 @@ def test_jobs_are_spread_over_the_controllers_and_forgotten_when_they_end(
 ) -> None:
     ids = [controllers.start().controller_id, controllers.start().controller_id]
     jobs: dict[str, Job] = {}
-    for wanted in ids:  # a name for which each of them is the first in line
-        name = next(name for i in itertools.count() if place(wanted, ids, name := f"spread {i}") == 0)
+
+    def led(name: str) -> str:
         jobs[name] = counting(job, etcd, name, nodes=1)
-        assert controllers.leading(name)[1].controller_id == wanted
+        return controllers.leading(name)[1].controller_id
+
+    for wanted in ids:
+        first = (name for i in itertools.count() if place(wanted, ids, name := f"spread {i}") == 0)  # in line
+        # The other one bids 0.3 s later: a machine that kept the first from its work meanwhile does not do so thrice.
+        assert led(next(first)) == wanted or {led(next(first)), led(next(first))} == {wanted}
     for one in jobs.values():
         finish(one)
     wait_until("nobody leads them any more", lambda: {controllers.leader(name) for name in jobs} == {(0, "")})

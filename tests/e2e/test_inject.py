@@ -274,7 +274,7 @@ def test_a_port_goes_down_and_up(job: MakeJob, etcd: str, tmp_path: Path) -> Non
         wait_until("it is down", lambda: (port / "state").read_text() == "1: DOWN\n")
         down = watched.until("it is told", lambda w: w.events("port_down"))
         assert down[0].text == f"port mlx5_0:1 of {HOST} (ranks 0-1) is down (Polling)"
-        watched.until("it is up again", lambda w: w.events("port_up"))
+        watched.until("it is up again", lambda w: w.events("port_up"), 60.0)
         assert (port / "state").read_text() == "4: ACTIVE\n"
         flap = Fault("link-flap", node=HOST, port="mlx5_0:1", seconds=2.0, period=0.6)
         with ThreadPoolExecutor(1) as aside:  # it may be over by the time that somebody has answered

@@ -71,7 +71,7 @@ def leader(trio: Cluster) -> Member:
         ids = [status["header"]["member_id"] for status in told]
         return trio.members[ids.index(leaders.pop())]
 
-    found: Member = wait_until("three members with one leader", agreed, 30.0)
+    found: Member = wait_until("three members with one leader", agreed)
     return found
 
 
@@ -87,13 +87,13 @@ def serving(trio: Cluster, loop: Loop) -> None:
     """Wait until the cluster takes writes again."""
 
     async def write() -> None:
-        store = EtcdStore(trio.endpoints, credentials=trio.certificates.credentials())
+        store = EtcdStore(trio.endpoints, credentials=trio.certificates.credentials(), deadline=60.0)
         try:
             await store.put("/test/serving", b"")
         finally:
             await store.close()
 
-    loop.do(write())
+    loop.do(write(), 70.0)
 
 
 def test_each_member_killed_under_a_running_job(job: MakeJob, trio: Cluster, loop: Loop) -> None:
@@ -117,24 +117,27 @@ def test_each_member_killed_while_a_generation_forms(job: MakeJob, trio: Cluster
     for turn, member in enumerate(in_turn(trio)):
         name = f"forming {turn}"
         two = job(*options(trio, name, 2), program=COUNTING)
-        killing = threading.Thread(target=loop.do, args=(kill_at_join(trio, name, member), 60.0))
+        looking = threading.Event()
+        killing = threading.Thread(target=loop.do, args=(kill_at_join(trio, name, member, looking), 120.0))
         killing.start()
+        assert looking.wait(60)
         for _ in range(2):
             two.agent()
-        killing.join(60)
+        killing.join(120)
         assert member.process is None, "it was to be killed when the second node came"
         finish(two)
         member.start()
 
 
-async def kill_at_join(trio: Cluster, name: str, member: Member) -> None:
-    """Kill a member as soon as two nodes of a job have joined."""
+async def kill_at_join(trio: Cluster, name: str, member: Member, looking: threading.Event) -> None:
+    """Kill a member as soon as two nodes of a job have joined, all that come once it is ``looking``."""
     others = [one.endpoint for one in trio.members if one is not member]
     store = EtcdStore(others, credentials=trio.certificates.credentials())
     keys = JobKeys(name)
     seen: set[str] = set()
     try:
         before = await store.list(keys.nodes)
+        looking.set()
         async for _, changes in store.watch(keys.nodes, start_revision=before.revision + 1):
             seen |= {change.kv.key for change in changes}
             if len(seen) == 2:

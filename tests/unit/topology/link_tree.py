@@ -37,11 +37,11 @@ class LinkTree:
             beside.replace(folder / name)
 
     def down(self, folder: Path) -> None:
-        """The cable is pulled."""
+        """The cable is pulled. Whoever looks meanwhile sees it up, or as it is then."""
         if (folder / "operstate").exists():
             self.write(folder, operstate="down", carrier=0)
         else:
-            self.write(folder, state="1: DOWN", phys_state="2: Polling", rate="40 Gb/sec (4X QDR)")
+            self.write(folder, phys_state="2: Polling", state="1: DOWN", rate="40 Gb/sec (4X QDR)")
 
     def up(self, folder: Path, rate: str = "400 Gb/sec (4X NDR)") -> None:
         """It is put in again: whoever sees that finds the rest as it should be."""
