@@ -29,6 +29,13 @@ def ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
 
 
+def free_network() -> str:
+    """One that no interface here has, and no other process of tests begins with, out of 198.18.0.0/15 (RFC 2544)."""
+    known = subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True, check=True, timeout=20).stdout
+    mine = (f"198.18.{number % 256}" for number in range(os.getpid(), os.getpid() + 256))
+    return next(network for network in mine if f" {network}." not in known)
+
+
 @dataclass
 class Hosts:
     """``count`` hosts, numbered from 1."""
@@ -37,8 +44,7 @@ class Hosts:
     name: str = field(default_factory=lambda: f"el{os.getpid() % 100000}{next(_names)}")
 
     def __post_init__(self) -> None:
-        # A network of its own for each process of tests on this machine, out of 198.18.0.0/15 (RFC 2544).
-        self.network = f"198.18.{os.getpid() % 256}"
+        self.network = free_network()
         ip("link", "add", self.bridge, "type", "bridge")
         try:
             ip("addr", "add", f"{self.address(0)}/24", "dev", self.bridge)

@@ -7,11 +7,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import MakeJob
-from tests.e2e.controllers import Controllers
+from tests.e2e.controllers import Controller, Controllers
 from tests.e2e.harness import PROGRAMS, Agent, Job, wait_until
 from tests.e2e.operating import elaunch
 
@@ -43,6 +44,11 @@ def two_agents(one: Job) -> tuple[Agent, Agent]:
     return first, second
 
 
+def running(rows: list[Any]) -> list[Any]:
+    """The jobs that run: of the ranks' start the leader hears a moment after them."""
+    return [row for row in rows if row["phase"] == "running"]
+
+
 def generation(one: Job) -> int:
     return max(e["generation"] for e in one.events("start"))
 
@@ -55,7 +61,7 @@ def test_a_job_on_this_host_is_seen_restarted_and_aborted(job: MakeJob, tmp_path
     agent = one.agent()
     started(one, 1, 2)
 
-    (row,) = elaunch("ps", "--json", **runtime).document
+    (row,) = wait_until("it runs", lambda: running(elaunch("ps", "--json", **runtime).document))
     assert (row["job"], row["phase"], row["generation"], row["nodes"], row["ranks"]) == ("here", "running", 1, 1, 2)
     assert elaunch("ps", **runtime).out.splitlines()[1].split()[:3] == ["here", "running", "1"]
     status = elaunch("status", "here", "--json", **runtime).document
@@ -110,7 +116,7 @@ def test_the_stacks_of_a_rank_and_an_abort_that_keeps_them(job: MakeJob, etcd: s
     assert "rank 0 (" not in shown.out
     assert 'steps.py", line ' in shown.out
     progress = elaunch("status", "stacks", at, "--json").document["rank_progress"]
-    assert [(rank["rank"], rank["state"] in "RS") for rank in progress] == [(0, True), (1, True)]
+    assert [(rank["rank"], rank["state"] in "RSD") for rank in progress] == [(0, True), (1, True)]
     assert elaunch("abort", "stacks", at, "--evidence").code == 0
     assert agent.wait() == 94
     (stacks,) = (tmp_path / "logs").rglob("rank1.stacks.txt")
@@ -125,11 +131,12 @@ def test_the_leading_node_is_drained_kept_out_and_taken_back(job: MakeJob, etcd:
     status = elaunch("status", "drain", at, "--json").document
     node = next(n["node_id"] for n in status["nodes"] if n["pid"] == first.pid)
     assert status["leader"]["node_id"] == node
+    drained = generation(two)
     done = elaunch("drain", node, at, "--reason=new disk")
     assert done.code == 0, done.err
     assert "has left the job" in done.out
     assert first.wait() == 143, first.output()
-    before = generation(two)
+    before = drained + 1
     wait_until("the other goes on", lambda: two.events("ready", generation=before, rank=0))
     assert two.events("start", generation=before, rank=0)[0]["env"]["WORLD_SIZE"] == "1"
     late = two.agent()
@@ -164,13 +171,14 @@ def test_a_job_is_scaled_down_and_up(job: MakeJob, etcd: str) -> None:
 def test_a_finished_job_and_one_that_never_was(job: MakeJob, etcd: str) -> None:
     one = elastic(job, etcd, "done", "1")
     agent = one.agent()
-    started(one, 1, 1)
+    at = f"--rdzv-endpoint={etcd}"
+    wait_until("it runs", lambda: "job_running" in elaunch("events", "done", at).out)
     following = subprocess.Popen(
         [sys.executable, "-m", "elaunch", "events", "done", "-f", f"--etcd={etcd}"], stdout=subprocess.PIPE, text=True
     )
     one.finish()
     assert agent.wait() == 0
-    out, _ = following.communicate(timeout=30)
+    out, _ = following.communicate(timeout=90)
     assert following.returncode == 0
     assert [line.split()[2] for line in out.splitlines()] == [
         "leading:",
@@ -178,7 +186,6 @@ def test_a_finished_job_and_one_that_never_was(job: MakeJob, etcd: str) -> None:
         "job_running:",
         "job_succeeded:",
     ]
-    at = f"--rdzv-endpoint={etcd}"
     for command in (["abort"], ["restart"], ["scale", "1:2"], ["stacks"], ["signal", "TERM"]):
         kind, *more = command
         late = elaunch(kind, "done", *more, at)
@@ -216,10 +223,14 @@ def test_the_leader_is_killed_and_another_carries_out_what_was_asked(job: MakeJo
     assert asked.code == 74
     first.kill()
     first.wait()
-    wait_until("the other leads", lambda: "leading" in second.output(), 60)
-    wait_until("it is carried out", lambda: elaunch("status", "scaled-twice", at, "--json").document["max_nodes"] == 5)
-    commands = elaunch("status", "scaled-twice", at, "--json").document["commands"]
-    assert [(c["kind"], c["standing"]) for c in commands] == [("scale", "done")]
+    wait_until("the other leads", lambda: "leading" in second.output())
+
+    def scaled() -> bool:
+        document = elaunch("status", "scaled-twice", at, "--json").document
+        commands = [(c["kind"], c["standing"]) for c in document["commands"]]
+        return document["max_nodes"] == 5 and commands == [("scale", "done")]
+
+    wait_until("it is carried out", scaled)
     assert elaunch("abort", "scaled-twice", at).code == 0
     assert second.wait() == 94
 
@@ -268,10 +279,13 @@ def test_a_job_that_a_controller_leads(job: MakeJob, etcd: str, tmp_path: Path) 
         one = elastic(job, etcd, "controlled", "1")
         agent = one.agent()
         started(one, 1, 1)
-        _, leader = controllers.leading("controlled")
         at = f"--rdzv-endpoint={etcd}"
-        status = elaunch("status", "controlled", at)
-        assert f"led by {leader.controller_id} at " in status.out
+
+        def named() -> Controller | None:
+            _, leads = controllers.leading("controlled")
+            return leads if f"led by {leads.controller_id} at " in elaunch("status", "controlled", at).out else None
+
+        leader: Controller = wait_until("the status names the leader", named)
         leader.kill(signal.SIGSTOP)
         assert elaunch("restart", "controlled", at, "--timeout=0.1").code in (74, 0), "0 where the other leads already"
         leader.kill()

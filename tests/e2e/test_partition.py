@@ -21,7 +21,7 @@ pytestmark = [
 
 COUNTING = [str(PROGRAMS / "counting.py")]
 CUT, OTHER = 1, 2
-TTL = 2
+TTL = 5
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ def test_a_cut_off_node_is_dead_before_the_others_go_on(
         controllers.start(f"--listen={net.address(CUT if where else 0)}:0", where=where)
     two = job(
         "--nnodes=1:2", "--rdzv-backend=etcd", f"--rdzv-endpoint={etcd_at_bridge.endpoint}", f"--rdzv-id={leader}",
-        f"--rdzv-conf=lease_ttl={TTL},last_call_timeout=10", "--start=exec", program=COUNTING,
+        f"--rdzv-conf=lease_ttl={TTL},last_call_timeout=60", "--start=exec", program=COUNTING,
     )  # fmt: skip
     first = CUT if leader == "cut-off-agent" else OTHER
     begin(two, net, controllers, leader, first)
     (cut,) = [e["pid"] for e in two.events("start", generation=1) if e["host"] == net.address(CUT)]
     net.cut(CUT)
     try:
-        began = wait_until("the other goes on", lambda: two.events("start", generation=2), 20.0)[0]["t"]
+        began = wait_until("the other goes on", lambda: two.events("start", generation=2))[0]["t"]
         assert gone(cut), "the cut-off rank still runs"
         last = two.events("step", pid=cut)[-1]["t"]
         assert last < began, f"the cut-off rank's last step came {last - began:.3f} s after the next generation began"

@@ -51,7 +51,8 @@ class Pods:
 
     def told(self, event: str, generation: int = 0) -> list[Event]:
         path = self.job.out / "starts.jsonl"
-        lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        text = path.read_text() if path.exists() else ""
+        lines = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
         return [e for e in lines if e["event"] == event and (not generation or e["generation"] == generation)]
 
 
@@ -69,17 +70,23 @@ def pods(tmp_path: Path) -> Iterator[Pods]:
     program = (str(PROGRAMS / "ledgering.py"),)
     job = Job(tmp_path / "out", ["--start=exec", "--nproc-per-node=1"], program, env)
     yield Pods(job, port)
-    assert job.close() == []
+    assert job.close(within=60) == []
+
+
+def both_work(pods: Pods) -> None:
+    """Both ranks can hear of a notice, and there is a checkpoint."""
+    wait_until("both ranks", lambda: len(pods.told("start", 1)) == 2)
+    wait_until("a checkpoint", (pods.job.out / "checkpoint.json").exists)
 
 
 def test_a_deleted_pod_leaves_with_85_and_the_others_wait_for_the_next(pods: Pods) -> None:
     """Though they are too few to go on without it."""
     stays, goes = pods.start(0, "--nnodes=2"), pods.start(1, "--nnodes=2")
-    wait_until("a checkpoint", (pods.job.out / "checkpoint.json").exists)
+    both_work(pods)
     goes.kill(signal.SIGTERM)
     assert goes.wait() == 85
     assert "Kubernetes stopped this node (SIGTERM): work remains" in goes.output()
-    noticed = pods.told("noticed")
+    noticed = wait_until("both are told", lambda: len(found := pods.told("noticed")) == 2 and found)
     assert {e["rank"] for e in noticed} == {0, 1}
     assert all(25 < e["left"] < GRACE for e in noticed)  # what the pod has, and not the usual grace of 25 s
     saved = json.loads((pods.job.out / "checkpoint.json").read_text())["step"]
@@ -92,7 +99,12 @@ def test_a_deleted_pod_leaves_with_85_and_the_others_wait_for_the_next(pods: Pod
 def test_with_fewer_pods_allowed_the_rest_goes_on_at_once(pods: Pods) -> None:
     pods.start(0, "--nnodes=1:2", "--rdzv-conf=lease_ttl=6,last_call_timeout=2")
     goes = pods.start(1, "--nnodes=1:2", "--rdzv-conf=lease_ttl=6,last_call_timeout=2")
-    first = wait_until("two ranks", lambda: [e for e in pods.told("start") if e["world"] == 2])[0]["generation"]
+
+    def both() -> list[Event]:
+        found = [e for e in pods.told("start") if e["world"] == 2]
+        return found if len(found) == 2 else []
+
+    first = wait_until("two ranks", both)[0]["generation"]
     goes.kill(signal.SIGTERM)
     assert goes.wait() == 85
     wait_until("one rank", lambda: [e for e in pods.told("start", first + 1) if e["world"] == 1])
@@ -100,7 +112,7 @@ def test_with_fewer_pods_allowed_the_rest_goes_on_at_once(pods: Pods) -> None:
 
 def test_when_the_whole_job_is_deleted_all_pods_leave_with_85(pods: Pods) -> None:
     agents = [pods.start(0, "--nnodes=2"), pods.start(1, "--nnodes=2")]
-    wait_until("a checkpoint", (pods.job.out / "checkpoint.json").exists)
+    both_work(pods)
     for agent in agents:
         agent.kill(signal.SIGTERM)
     assert [agent.wait() for agent in agents] == [85, 85]

@@ -65,7 +65,7 @@ def witness(pages: Pages) -> Witness:
 
 
 def until(pages: Pages, right: Callable[[RankProgress], bool]) -> RankProgress:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not right(found := look(pages)):
         assert time.monotonic() < end, found
         time.sleep(0.01)
@@ -79,19 +79,19 @@ def test_forked_children_are_no_ranks(pages: Pages, start: Start) -> None:
     assert (rank.step, rank.section, rank.pid) == (1, "forking", process.pid)
     assert rank.section_left is not None
     assert 0 < rank.section_left <= 100
-    assert process.communicate("\n", timeout=10) == ("", "")
+    assert process.communicate("\n", timeout=60) == ("", "")
     assert process.returncode == 0
 
 
 def test_the_thread_is_none_of_the_programs(start: Start) -> None:
-    assert start("threads").communicate(timeout=10) == ("well\n", "")
+    assert start("threads").communicate(timeout=60) == ("well\n", "")
 
 
 def test_the_end_of_the_program_is_not_held_up(pages: Pages, start: Start) -> None:
-    began = time.monotonic()
     process = start("leave")
     until(pages, lambda rank: rank.attached)
-    assert process.communicate(timeout=10) == ("last\n", "")
+    began = time.monotonic()
+    assert process.communicate("\n", timeout=60) == ("last\n", "")
     assert process.returncode == 0
     assert time.monotonic() - began < 5
     assert pages.read(time.monotonic()) == ()
@@ -107,7 +107,7 @@ def test_a_thread_that_fails_is_told_and_its_rank_is_judged_by_its_end_only(page
     assert said(process) == "broken"
     rank = until(pages, lambda rank: not rank.attached)
     assert (rank.pid, rank.beat_age) == (process.pid, 0.0)
-    out, err = process.communicate("\n", timeout=10)
+    out, err = process.communicate("\n", timeout=60)
     assert process.returncode == 0
     (line,) = err.splitlines()
     assert line.startswith("elaunch: the thread that reports this rank's progress has ended (AttributeError: ")
@@ -118,7 +118,7 @@ def test_a_thread_that_cannot_be_started_is_told_once(pages: Pages, start: Start
     process = start("unbegun")
     assert said(process) == "ready"
     assert not look(pages).attached
-    assert len(process.communicate("\n", timeout=10)[1].splitlines()) == 1
+    assert len(process.communicate("\n", timeout=60)[1].splitlines()) == 1
     assert process.returncode == 0
 
 
@@ -126,7 +126,7 @@ def test_a_signal_that_the_program_uses_stays_its_own(pages: Pages, start: Start
     process = start("handled")
     assert said(process) == "ready"
     assert not witness(pages).interrupt()
-    assert process.communicate("\n", timeout=10) == ("", "")
+    assert process.communicate("\n", timeout=60) == ("", "")
 
 
 def test_the_programs_own_faulthandler_goes_on(pages: Pages, start: Start) -> None:
@@ -134,9 +134,8 @@ def test_the_programs_own_faulthandler_goes_on(pages: Pages, start: Start) -> No
     assert said(process) == "ready"
     found = witness(pages)
     assert found.interrupt()
-    until(pages, lambda _: found.written() > 0)
-    assert "in registered" in found.stacks()
-    _, err = process.communicate("\n", timeout=10)
+    until(pages, lambda _: "in registered" in found.stacks())
+    _, err = process.communicate("\n", timeout=60)
     assert err.count("in registered") == 1
     assert process.returncode == 0
 
@@ -144,12 +143,15 @@ def test_the_programs_own_faulthandler_goes_on(pages: Pages, start: Start) -> No
 def test_a_program_that_became_another_is_not_signalled(pages: Pages, start: Start) -> None:
     process = start("become")
     until(pages, lambda rank: rank.attached)
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
     until(pages, lambda rank: Path(f"/proc/{rank.pid}/comm").read_text() == "cat\n")
     assert not look(pages).attached
     found = witness(pages)
     assert found.sight.page.signal == STACKS_SIGNAL  # the word of the program that was
     assert not found.interrupt()
-    assert process.communicate("still here", timeout=10) == ("still here", "")
+    assert process.communicate("still here", timeout=60) == ("still here", "")
 
 
 def test_an_agent_that_dies_leaves_no_file(tmp_path: Path) -> None:
@@ -160,7 +162,7 @@ def test_an_agent_that_dies_leaves_no_file(tmp_path: Path) -> None:
     assert process.stdout is not None
     assert b"ELAUNCH_PROGRESS_PAGE" in process.stdout.readline()
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     assert list(tmp_path.iterdir()) == []
     assert {name for name in os.listdir("/dev/shm") if "elaunch" in name} <= before
 
@@ -185,7 +187,7 @@ try:
 except AttributeError as error:
     print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=20)
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=60)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "elaunch.section('c'): timeout=0 must be more than 0 seconds",

@@ -47,7 +47,7 @@ def numbers(rank: RankProgress, number: int) -> tuple[int, int]:
     return group(rank, number).started, group(rank, number).finished
 
 
-def evidence(watched: Watched, within: float = 3.0) -> Evidence:
+def evidence(watched: Watched, within: float = 8.0) -> Evidence:
     stderr = {n: watched.folder / f"{n}.err" for n in watched.pids}
     witnesses = watched.pages.witnesses(time.monotonic(), stderr)
     return asyncio.run(collect([lambda: watched.folder / "evidence"], witnesses, within))
@@ -89,9 +89,9 @@ def _described(rank: RankProgress) -> bool:
 
 
 def _straggler(watched: Watched) -> None:
-    """Rank 1 takes three times as long for its part of each step: rank 0 spends most of its time with waiting."""
+    """Rank 1 takes five times as long for its part of each step: rank 0 spends most of its time with waiting."""
     before = watched.until("the first steps", lambda r: r[0].groups and numbers(r[0], 0)[1] > 1)
-    after = watched.until("all steps", lambda r: numbers(r[0], 0)[0] == 52 and numbers(r[1], 0)[1] == 51)
+    after = watched.until("all steps", lambda r: numbers(r[0], 0)[0] == 22 and numbers(r[1], 0)[1] == 21)
     own = [b.own_seconds - a.own_seconds for a, b in zip(before, after, strict=True)]
     waited = [b.waited_seconds - a.waited_seconds for a, b in zip(before, after, strict=True)]
     assert own[1] > 1.3 * own[0]
@@ -103,10 +103,10 @@ def _stopped(watched: Watched) -> None:
     watched.until("a stopped rank", lambda r: r[1].state == "T" and r[1].beat_age > 0.3 and _idle(r[0]))
     begun = time.monotonic()
     found = evidence(watched)
-    assert time.monotonic() - begun < 3.5
+    assert time.monotonic() - begun < 10.0
     assert "rank 1 is stopped at watched.py" in found.text
     assert (
-        f"rank 0 waits in all_reduce float32[8], number 52 of group 0/default_pg/gloo at {watched.line('REDUCE')}"
+        f"rank 0 waits in all_reduce float32[8], number 22 of group 0/default_pg/gloo at {watched.line('REDUCE')}"
         in (found.text)
     )
     assert [rank.how for rank in found.ranks] == ["thread", ""]
@@ -137,10 +137,10 @@ def _children(watched: Watched) -> None:
 def _notice(watched: Watched) -> None:
     ranks = watched.until("the loop", lambda r: all("in main" in x.where for x in r))
     assert not any(rank.stopping for rank in ranks)
-    watched.pages.notify(30.0, "the node is drained")
+    watched.pages.notify(60.0, "the node is drained")
     watched.until("that both have heard", lambda r: all(x.stopping for x in r))
     watched.until("their answers", lambda r: all((watched.folder / f"left{n}").exists() for n in (0, 1)))
-    assert 25.0 < float((watched.folder / "left1").read_text() or "nan") <= 30.0
+    assert 40.0 < float((watched.folder / "left1").read_text()) <= 60.0
 
 
 def _held(watched: Watched) -> None:

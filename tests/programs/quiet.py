@@ -90,7 +90,7 @@ def registered() -> None:
 def become() -> None:
     """The program becomes another, which has no handler and no page."""
     elaunch.step(1)
-    time.sleep(0.2)
+    os.read(0, 1)
     os.execv("/bin/cat", ["cat"])
 
 
@@ -98,7 +98,7 @@ def leave() -> None:
     """It ends while another thread of its own still works, and what it has registered for the end runs."""
     elaunch.step(1)
     atexit.register(lambda: print("last", flush=True))
-    threading.Thread(target=lambda: time.sleep(0.3)).start()
+    threading.Thread(target=lambda: time.sleep(0.3 if sys.stdin.readline() else 0.0)).start()
 
 
 if __name__ == "__main__":

@@ -25,6 +25,13 @@ def until(name: str) -> None:
         time.sleep(0.01)
 
 
+def tell(name: str, text: str) -> None:
+    """In a file that is there only once all of it is."""
+    draft = OUT / f"{name}.new"
+    draft.write_text(text)
+    draft.replace(OUT / name)
+
+
 def late(name: str) -> None:
     if RANK == 1:
         until(name)  # LATE
@@ -48,7 +55,7 @@ def load() -> None:
         how: [bool(x) for x in next(iter(DataLoader(Claims(), 1, num_workers=1, multiprocessing_context=how)))[0]]
         for how in ("fork", "spawn")
     }
-    (OUT / "children").write_text(json.dumps(found))
+    tell("children", json.dumps(found))
 
 
 def main() -> None:
@@ -61,8 +68,8 @@ def main() -> None:
     sent = dist.isend(message, 1) if RANK == 0 else None  # a number that only rank 0's group has used
     late("late")
     sent.wait() if sent else dist.recv(message, 0)
-    for _ in range(50):  # rank 1 is three times as slow
-        time.sleep(0.03 if RANK else 0.01)
+    for _ in range(20):  # rank 1 is five times as slow
+        time.sleep(0.1 if RANK else 0.02)
         dist.all_reduce(torch.ones(4))
     late("straggled")
     with elaunch.section("outer", timeout=0.2), elaunch.section("inner", timeout=1000):
@@ -72,7 +79,7 @@ def main() -> None:
     late("loaded")
     while not elaunch.should_stop():
         time.sleep(0.01)
-    (OUT / f"left{RANK}").write_text(str(elaunch.time_left()))
+    tell(f"left{RANK}", str(elaunch.time_left()))
     until("noticed")
     if RANK == 1:
         re.match("(a+)+$", "a" * 64 + "b")  # HELD
