@@ -15,7 +15,7 @@ from elaunch.qualify.cells import Outcome
 from elaunch.qualify.report import Report, read
 from tests.e2e.harness import MARK, ROOT, marked, wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.torch, pytest.mark.timeout(600)]
 
 
 def started(output: Path, *words: str) -> subprocess.Popen[bytes]:
@@ -53,7 +53,7 @@ def test_a_quick_run_with_a_few_cells(tmp_path: Path) -> None:
         "checkpoint/identical",
     )
     process = started(output, "--quick", *(f"--only={name}" for name in wanted), f"--spoil={spoilt}")
-    code = process.wait(200)
+    code = process.wait(500)
     found = report(output)
     results = {result.name: result for result in found.cells}
     assert set(results) == set(wanted)
@@ -91,7 +91,7 @@ def test_an_interrupted_run_leaves_a_partial_report_and_nothing_else(tmp_path: P
     wait_until("the job with the faults", lambda: (output / "logs" / "faults.log").exists())
     wait_until("its ranks", lambda: len(left(output)) > 2)
     process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    assert process.wait(120) == 130
     found = report(output)
     assert found.partial == "interrupted"
     assert not found.passed

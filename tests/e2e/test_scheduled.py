@@ -33,7 +33,8 @@ STEP = {
 
 def lines(job: Job, event: str) -> list[dict[str, Any]]:
     path = job.out / "starts.jsonl"
-    told = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    text = path.read_text() if path.exists() else ""
+    told = [json.loads(line) for line in text.splitlines() if line.endswith("}")]
     return [line for line in told if line["event"] == event]
 
 
@@ -42,7 +43,13 @@ def step(tmp_path: Path) -> Any:
     program = (str(PROGRAMS / "ledgering.py"),)
     job = Job(tmp_path / "out", ["--start=exec", "--nproc-per-node=2", "--max-restarts=3"], program, dict(STEP))
     yield job
-    assert job.close() == []
+    assert job.close(within=60) == []
+
+
+def at_work(job: Job) -> None:
+    """Both ranks can hear of a notice, and there is a checkpoint."""
+    wait_until("both ranks", lambda: len(lines(job, "start")) == 2)
+    wait_until("a checkpoint", (job.out / "checkpoint.json").exists)
 
 
 def signal_all(job: Job, signum: signal.Signals) -> None:
@@ -56,7 +63,7 @@ def signal_all(job: Job, signum: signal.Signals) -> None:
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGUSR1], ids=["SIGTERM", "SIGUSR1"])
 def test_a_signal_to_all_processes_is_notice_and_the_job_ends_in_order(step: Job, signum: signal.Signals) -> None:
     agent = step.agent()
-    wait_until("a checkpoint", (step.out / "checkpoint.json").exists)
+    at_work(step)
     signal_all(step, signum)
     assert agent.wait() == 85
     assert len(lines(step, "noticed")) == 2
@@ -66,7 +73,7 @@ def test_a_signal_to_all_processes_is_notice_and_the_job_ends_in_order(step: Job
 
 def test_a_later_start_goes_on_with_a_higher_generation(step: Job) -> None:
     agent = step.agent()
-    wait_until("a checkpoint", (step.out / "checkpoint.json").exists)
+    at_work(step)
     signal_all(step, signal.SIGTERM)
     assert agent.wait() == 85
     saved = json.loads((step.out / "checkpoint.json").read_text())["step"]
@@ -78,7 +85,7 @@ def test_a_later_start_goes_on_with_a_higher_generation(step: Job) -> None:
 def test_a_rank_that_waits_for_notice_is_ended_at_once_when_another_fails(step: Job) -> None:
     """SIGTERM does nothing to it then, and the grace is long."""
     step.agent("--grace-period=60")
-    wait_until("a checkpoint", (step.out / "checkpoint.json").exists)
+    at_work(step)
     (step.out / "fail-0").touch()
     began = time.monotonic()
     wait_until("the failure", lambda: "rank_failed" in step.outputs())

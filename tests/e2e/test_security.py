@@ -72,7 +72,8 @@ def everything_said(job: Job) -> Iterator[tuple[str, bytes]]:
     ranks = {e["pid"] for e in job.events("start")}
     assert ranks
     for process in job.living():
-        yield f"command line of {process.pid}", Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        with suppress(FileNotFoundError, ProcessLookupError):  # it was none of those that stay
+            yield f"command line of {process.pid}", Path(f"/proc/{process.pid}/cmdline").read_bytes()
         if process.pid in ranks:
             yield f"environment of {process.pid}", Path(f"/proc/{process.pid}/environ").read_bytes()
     for event in job.events("start"):
@@ -90,7 +91,7 @@ def test_mutual_tls_and_tokens_close_every_port(job: MakeJob, tmp_path: Path) ->
     tls = (f"--tls-cert={ours.cert}", f"--tls-key={ours.key}", f"--tls-ca={ours.ca}")
     closed = job("--nnodes=2", f"--rdzv-endpoint={endpoint}", "--rdzv-id=closed", *SECURE, *tls, program=PROGRAM)
     agents = [closed.agent(f"--token-file={path}"), closed.agent(ELAUNCH_TOKEN_FILE=str(path))]
-    wait_until("both ranks", lambda: len(closed.events("start", generation=1)) == 2, 60.0)
+    wait_until("both ranks", lambda: len(closed.events("start", generation=1)) == 2)
 
     inside = Credentials(ours.ca, ours.cert, ours.key, server_name=NAME)
     leader = leader_of("closed", endpoint, inside)
@@ -200,14 +201,15 @@ def test_an_etcd_password_is_seen_nowhere(job: MakeJob, own_etcd: Member, tmp_pa
     )
     two.env["ELAUNCH_RUNTIME_DIR"] = str(tmp_path / "run")
     agents = [
-        two.agent(f"--rdzv-conf=user=root,password_file={file}"),
-        two.agent("--rdzv-conf=user=root", ELAUNCH_ETCD_PASSWORD=password),
+        two.agent(f"--rdzv-conf=lease_ttl=60,user=root,password_file={file}"),
+        two.agent("--rdzv-conf=lease_ttl=60,user=root", ELAUNCH_ETCD_PASSWORD=password),
     ]
-    wait_until("both ranks", lambda: len(two.events("start", generation=1)) == 2, 60.0)
+    wait_until("both ranks", lambda: len(two.events("start", generation=1)) == 2)
     said = list(everything_said(two))
-    assert elaunch("status", "password", "--json", **two.env).document["phase"] == "running", "it reads that file too"
+    status = ("status", "password", "--json")  # it reads that file too
+    wait_until("it runs", lambda: elaunch(*status, **two.env).document["phase"] == "running")
     agents[0].kill()
-    wait_until("the other goes on, before the lease of 15 s could end", lambda: two.events("start", generation=2), 10.0)
+    wait_until("the other goes on, before the lease of 60 s could end", lambda: two.events("start", generation=2), 35.0)
     two.finish()
     agents[0].wait()
     assert agents[1].wait() == 0, two.outputs()

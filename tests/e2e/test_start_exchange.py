@@ -76,7 +76,7 @@ def test_each_may_read_what_all_have(server: Any) -> None:
         asks = [threads.submit(compare, s, "c", rank, WORLD, f"v{rank}", 5.0) for rank, s in enumerate(stores)]
         assert [ask.result() for ask in asks] == [["v0", "v1", "v2"]] * WORLD
     assert compare(stores[0], "d", 0, WORLD, "v0", 0.2) is None
-    late = [compare(stores[rank], "d", rank, WORLD, f"v{rank}", 0.2) for rank in (1, 2)]
+    late = [compare(stores[rank], "d", rank, WORLD, f"v{rank}", wait) for rank, wait in ((1, 0.2), (2, 30.0))]
     assert late == [None, ["v0", "v1", "v2"]]  # whoever comes last finds what the others had
 
 

@@ -24,7 +24,7 @@ def used() -> None:
 
 
 def meshes() -> None:
-    dist.init_process_group("gloo", timeout=timedelta(seconds=10))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     assert dist.device_mesh.DeviceMesh("cpu", [RANK]).size() == 1
     if RANK < 2:
         pair = dist.device_mesh.DeviceMesh("cpu", [0, 1])
