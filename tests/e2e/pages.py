@@ -30,7 +30,7 @@ class Page:
 
     def get(self, path: str) -> Any:
         """The document; a text where it is none. Raises urllib.error.HTTPError."""
-        with _DIRECT.open(self._request(path), timeout=20) as response:
+        with _DIRECT.open(self._request(path), timeout=60) as response:
             body = response.read().decode()
             return json.loads(body) if "json" in response.headers["Content-Type"] else body
 
@@ -39,7 +39,7 @@ class Page:
         request.add_header("X-Elaunch", "1")
         request.add_header("Content-Type", "application/json")
         try:
-            with _DIRECT.open(request, timeout=30) as response:
+            with _DIRECT.open(request, timeout=90) as response:
                 return response.status, json.loads(response.read())
         except urllib.error.HTTPError as error:
             with error:
@@ -47,7 +47,7 @@ class Page:
 
     def status(self, path: str) -> int:
         try:
-            with _DIRECT.open(self._request(path), timeout=20) as response:
+            with _DIRECT.open(self._request(path), timeout=60) as response:
                 return int(response.status)
         except urllib.error.HTTPError as error:
             with error:
@@ -85,11 +85,11 @@ class Stream:
     def of(self, name: str) -> list[Any]:
         return [data for kind, data in self.got if kind == name]
 
-    def event(self, code: str, seconds: float = 60.0) -> Any:
+    def event(self, code: str, seconds: float = 120.0) -> Any:
         """The first event of this code."""
         return wait_until(code, lambda: next((e for e in self.of("event") if e["code"] == code), None), seconds)
 
     def join(self) -> None:
         """Wait for its end."""
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()

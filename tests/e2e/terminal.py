@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 
+_OVER = "<all has been read>"
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
-_MARK = "\x1b[elaunch-test-over"  # no program writes it
 _FRAME = re.compile(r"\x1b\[\?2026h\x1b\[H(.*?)\x1b\[J\x1b\[\?2026l", re.DOTALL)
 
 
@@ -76,11 +76,11 @@ class Pty:
             found.append([line.rstrip() for line in lines])
         return found
 
-    def shows(self, what: str, seconds: float = 40.0) -> list[str]:
+    def shows(self, what: str, seconds: float = 120.0) -> list[str]:
         """The first screen, of those from now on and the present one, with ``what`` on it."""
         return self.until(lambda lines: what in "\n".join(lines), what, seconds)
 
-    def until(self, holds: Callable[[list[str]], bool], what: str, seconds: float = 40.0) -> list[str]:
+    def until(self, holds: Callable[[list[str]], bool], what: str, seconds: float = 120.0) -> list[str]:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if (frames := self.frames) and holds(frames[-1]):
@@ -89,15 +89,15 @@ class Pty:
         shown = "\n".join(self.frames[-1]) if self.frames else self._text
         raise AssertionError(f"waited {seconds:.0f} s for {what!r}; on the screen is:\n{shown}")
 
-    def wait(self, seconds: float = 20.0) -> int:
+    def wait(self, seconds: float = 60.0) -> int:
         """The exit code, once all has been read that it has written."""
         code = self.process.wait(seconds)
-        os.write(self._slave, _MARK.encode())  # comes after all that the program has written
-        deadline = time.monotonic() + 20
-        while not self._text.endswith(_MARK):
-            assert time.monotonic() < deadline, self._text
+        os.write(self._slave, _OVER.encode())  # which comes behind it
+        deadline = time.monotonic() + seconds
+        while not self._text.endswith(_OVER):
+            assert time.monotonic() < deadline, self._text[-2000:]
             time.sleep(0.01)
-        self._text = self._text.removesuffix(_MARK)
+        self._text = self._text.removesuffix(_OVER)
         return code
 
     def restored(self) -> bool:

@@ -41,7 +41,7 @@ def gone(pid: int) -> bool:
     return now is None or now.zombie
 
 
-def eventually(true: Callable[[], Any], seconds: float = 10.0) -> Any:
+def eventually(true: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait for something that another process does."""
     end = time.monotonic() + seconds
     while not (value := true()):
@@ -139,7 +139,7 @@ def test_a_stopped_rank_is_not_waited_for(bench: Bench, tmp_path: Path) -> None:
     eventually(lambda: (p := trees.process(pids[0])) and p.stopped)
     begun = time.monotonic()
     bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=30))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
     assert bench.exit().exit_code == -signal.SIGKILL
 
 
@@ -193,12 +193,12 @@ def test_a_frozen_spawner_is_woken_to_stop_its_ranks_politely(bench: Bench, tmp_
     freeze(bench)
     begun = time.monotonic()
     bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=30))
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     assert bench.exit().exit_code == 9
     freeze(bench)
     begun = time.monotonic()
     bench.do(bench.spawner.close())
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
 
 
 def test_a_spawner_that_is_stopped_is_woken_and_exits_are_heard(bench: Bench, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_a_spawner_that_is_held_is_killed_after_the_grace_and_its_ranks_with_it(
         bench.do(bench.spawner.stop(signum=signal.SIGTERM, grace=0.5))
     else:
         bench.do(bench.spawner.close())
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 15
     assert gone(pids[0])
 
 
@@ -294,16 +294,16 @@ def test_a_frozen_agents_ranks_die_at_the_deadline(under: Sequence[str], tmp_pat
     if under and subprocess.run([*under, "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs the right to make a time namespace")
     clinging = f"{sys.executable} {PROGRAMS}/clinging.py stay"
-    with LoneAgent(tmp_path, 1.0, clinging, "sleep 600", under=under) as agent:
+    with LoneAgent(tmp_path, 3.0, clinging, "sleep 600", under=under) as agent:
         grandchild = grandchild_in(tmp_path / "0.out")
         assert not any(gone(pid) for pid in agent.ranks)
         agent.process.send_signal(signal.SIGSTOP)
         frozen = time.monotonic()
         eventually(lambda: all(gone(pid) for pid in (*agent.ranks, grandchild)))
-        assert 0.5 < time.monotonic() - frozen < 5
+        assert 1.5 < time.monotonic() - frozen < 15
         agent.process.send_signal(signal.SIGCONT)
         assert agent.out.read().split("\n") == ["deadline passed", "-9", "-9", ""]
-        assert agent.process.wait(10) == 0
+        assert agent.process.wait(60) == 0
     assert not (tmp_path / "farewell").exists()
 
 
@@ -329,7 +329,7 @@ def test_standbys_become_the_ranks_of_the_next_start(warm: Bench, tmp_path: Path
     assert pids < ready
     told = [words(tmp_path / f"{n}.out", 3) for n in range(2)]
     assert [[rank, int(pid) in pids] for rank, pid, _ in told] == [["0", True], ["1", True]]
-    assert warm.standbys() == ready - pids
+    assert warm.standbys() & ready == ready - pids  # others may be there already
     assert ready - pids < warm.await_standbys(3)
     warm.do(warm.spawner.signal(signal.SIGTERM))
     assert [warm.exit().exit_code, warm.exit().exit_code] == [-signal.SIGTERM] * 2
@@ -444,6 +444,6 @@ def test_a_preload_that_cannot_be_imported_is_named(tmp_path: Path) -> None:
 def test_a_spawner_that_still_imports_holds_up_no_end(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("import time; time.sleep(600)")
     bench = Bench("warm", [], environment(PYTHONPATH=str(tmp_path)))
-    bench.do(asyncio.wait_for(bench.spawner.stop(signum=signal.SIGTERM, grace=0), 10))
-    bench.do(asyncio.wait_for(bench.spawner.close(), 10))
+    bench.do(asyncio.wait_for(bench.spawner.stop(signum=signal.SIGTERM, grace=0), 60))
+    bench.do(asyncio.wait_for(bench.spawner.close(), 60))
     bench.close()

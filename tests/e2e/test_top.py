@@ -60,8 +60,10 @@ def test_a_job_is_watched_from_step_to_step_and_over_a_restart(running: Job, run
         screen.until(lambda lines: "generation 1" in " ".join(lines).partition("last events")[2], "events")
         screen.until(lambda lines: min(steps(lines), default=0) > max(steps(first)), "further steps")
         (running.out / "fail-1").touch()
-        after = screen.shows("here: running, generation 2, 3 ranks, 1 node of 1:1, 1 restart, 4 left")
-        assert any("rank 1" in line and "exited with code 1" in line for line in after)
+        screen.shows("here: running, generation 2, 3 ranks, 1 node of 1:1, 1 restart, 4 left")
+        screen.until(
+            lambda lines: any("rank 1" in line and "exited with code 1" in line for line in lines), "why it began again"
+        )
 
         screen.resize(60, 12)
         screen.signal(signal.SIGWINCH)
@@ -101,7 +103,7 @@ def test_it_ends_with_the_job(running: Job, runtime: dict[str, str]) -> None:
     with Pty([*TOP, "here", "--interval=0.2"], environment(runtime)) as screen:
         screen.shows("here: running")
         running.finish()
-        assert screen.wait(60) == 0
+        assert screen.wait(120) == 0
         assert screen.restored()
         assert "here: " in screen.raw.rpartition("\x1b[?1049l")[2]
 
@@ -129,10 +131,11 @@ def test_without_a_terminal_it_is_a_line_for_each_change(running: Job, runtime: 
         (running.out / "fail-2").touch()
         wait_until("the restart", lambda: "here: running, generation 2, 3 ranks" in text())
         assert "\x1b" not in text()
-        assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  job_aborting: .*rank 2", text(), re.MULTILINE)
+        aborting = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d  job_aborting: .*rank 2", re.MULTILINE)
+        wait_until("why", lambda: aborting.search(text()))
         before = text().count("here: running, generation 2, 3 ranks")
         running.finish()
-        assert top.wait(40) == 0
+        assert top.wait(120) == 0
         assert text().count("here: running, generation 2, 3 ranks") == before == 1, "said once"
     finally:
         top.kill()

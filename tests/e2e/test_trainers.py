@@ -53,11 +53,11 @@ def begin(job: Job, generation: int) -> dict[str, Any]:
     return first
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_killed_rank_a_notice_and_the_end(trainer: tuple[Job, str]) -> None:
     job, section = trainer
     agent = job.agent()
-    wait_until("the second generation", lambda: len(steps(job, 2)) > 2, 120)
+    wait_until("the second generation", lambda: len(steps(job, 2)) > 2, 300)
 
     resumed = begin(job, 2)
     assert resumed["restored"] == resumed["step"] == 10, "the last step committed before the kill at 13"
@@ -65,8 +65,8 @@ def test_a_killed_rank_a_notice_and_the_end(trainer: tuple[Job, str]) -> None:
     assert min(steps(job, 2)) == 11
 
     env = {**job.env, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
-    asked = [sys.executable, "-m", "elaunch", "restart", "trained", "--timeout=60"]
-    done = subprocess.run(asked, env=env, capture_output=True, text=True, timeout=90)
+    asked = [sys.executable, "-m", "elaunch", "restart", "trained", "--timeout=180"]
+    done = subprocess.run(asked, env=env, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr + job.outputs()
     ends = job.events("end", generation=2)
     assert len(ends) == 2
@@ -74,7 +74,7 @@ def test_a_killed_rank_a_notice_and_the_end(trainer: tuple[Job, str]) -> None:
     (stopped_at,) = {end["step"] for end in ends}
     assert 12 < stopped_at < STEPS, "it should have been stopped on the way"
 
-    assert agent.wait(120) == 0, job.outputs()
+    assert agent.wait(300) == 0, job.outputs()
     last = begin(job, 3)
     assert last["restored"] == last["step"] == stopped_at, "what was saved on notice"
     assert last["sum"] == pytest.approx(steps(job, 2)[stopped_at])

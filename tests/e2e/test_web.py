@@ -20,6 +20,7 @@ from tests.e2e.conftest import MakeJob
 from tests.e2e.controllers import Controllers
 from tests.e2e.harness import PROGRAMS, Job, wait_until
 from tests.e2e.pages import Page, Stream, url_of
+from tests.etcd.servers import free_port
 
 pytestmark = pytest.mark.slow
 PROGRAM = [str(PROGRAMS / "strolling.py")]
@@ -31,6 +32,9 @@ OPERATOR, VIEWER = "o" * 32, "v" * 32
 def controllers(tmp_path: Path, etcd: str) -> Iterator[Controllers]:
     made = Controllers(tmp_path, etcd)
     yield made
+    for one in made.all:  # in order, so that agents of later tests need not wait for their leases
+        one.kill(signal.SIGTERM)
+        one.wait()
     left = made.close()
     assert not left, left
 
@@ -59,7 +63,7 @@ def test_jobs_of_controllers_are_shown_acted_on_and_scraped(
     tokens = tmp_path / "tokens"
     tokens.touch(0o600)
     tokens.write_text(f"operator {OPERATOR}\nviewer {VIEWER}\nagent {'a' * 32}\n")
-    options = ("--web=127.0.0.1:0", f"--token-file={tokens}")
+    options = ("--web=127.0.0.1:0", f"--token-file={tokens}", "--lease-ttl=15")  # one leads all the time
     pages = [Page(url_of(controllers.start(*options)), VIEWER) for _ in range(2)]
     one = strolling(job, etcd, "paged", f"--token-file={tokens}")
     starts(one, 1)
@@ -186,9 +190,9 @@ def test_a_port_that_is_taken_ends_no_job(job: MakeJob, tmp_path: Path) -> None:
     import socket
 
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        port = free_port()
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         one = job(
             "--standalone", "--start=exec", f"--web={port}", program=PROGRAM, env={"ELAUNCH_RUNTIME_DIR": str(tmp_path)}
         )
