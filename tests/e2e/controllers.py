@@ -31,7 +31,7 @@ class Loop:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
 
-    def do(self, work: Coroutine[Any, Any, T], seconds: float = 20.0) -> T:
+    def do(self, work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(seconds)
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Controllers:
         for controller in self.all:
             if controller.process.poll() is None:
                 controller.kill()
-                controller.process.wait(10)
+                controller.process.wait(60)
             if controller.door:
                 controller.door.close()
         self.loop.do(self._store.close())

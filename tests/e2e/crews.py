@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 120.0  # seconds for one piece of work; the first is to import torch
+PATIENCE = 120.0  # seconds for one piece of work
 
 
 class Crew:

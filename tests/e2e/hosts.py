@@ -26,12 +26,12 @@ def possible() -> bool:
 
 
 def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=20)
+    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=60)
 
 
 def free_network() -> str:
     """One that no interface here has, and no other process of tests begins with, out of 198.18.0.0/15 (RFC 2544)."""
-    known = subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True, check=True, timeout=20).stdout
+    known = subprocess.run(["ip", "-o", "addr"], capture_output=True, text=True, check=True, timeout=60).stdout
     mine = (f"198.18.{number % 256}" for number in range(os.getpid(), os.getpid() + 256))
     return next(network for network in mine if f" {network}." not in known)
 
@@ -77,8 +77,8 @@ class Hosts:
     def close(self) -> None:
         for number in range(1, self.count + 1):
             for words in (("link", "del", self._cable(number)), ("netns", "del", self._space(number))):
-                subprocess.run(["ip", *words], check=False, capture_output=True, timeout=20)
-        subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True, timeout=20)
+                subprocess.run(["ip", *words], check=False, capture_output=True, timeout=60)
+        subprocess.run(["ip", "link", "del", self.bridge], check=False, capture_output=True, timeout=60)
 
     def _make(self, number: int) -> None:
         space, cable = self._space(number), self._cable(number)

@@ -31,6 +31,6 @@ def elaunch(*arguments: str, **env: str) -> Answer:
     argv = [sys.executable, "-m", "elaunch", *arguments]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
-        argv, env={**os.environ, "PYTHONPATH": path, **env}, capture_output=True, text=True, timeout=90
+        argv, env={**os.environ, "PYTHONPATH": path, **env}, capture_output=True, text=True, timeout=180
     )
     return Answer(done.returncode, done.stdout, done.stderr)

@@ -23,7 +23,7 @@ import torch.distributed as dist
 from tests.programs import checkpoint_trees
 
 SIZE = 6
-TIMEOUT = timedelta(seconds=60)
+TIMEOUT = timedelta(seconds=90)
 
 
 def main() -> None:
