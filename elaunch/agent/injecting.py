@@ -213,11 +213,11 @@ class Injector:
 
 
 def _files(root: Path, port: str) -> Sequence[tuple[str, str, str]]:
-    """The files that say that a port is down, what they say then, and what they say now."""
+    """The files that say that a port is down, what they say then, and what they say now: first why, then that it is."""
     name, _, number = port.partition(":")
     device = root / "sys/class/infiniband" / name / "ports" / (number or "1")
     interface = root / "sys/class/net" / name
-    down = {device / "state": "1: DOWN\n", device / "phys_state": "2: Polling\n"}
+    down = {device / "phys_state": "2: Polling\n", device / "state": "1: DOWN\n"}
     down |= {interface / "operstate": "down\n", interface / "carrier": "0\n"}
     found = []
     for path, during in down.items():

@@ -108,9 +108,9 @@ class Holder:
             send(pid, signal.SIGCONT)
         self.stopped = pids
         written = {path for path, (during, _) in files.items() if self.changed.get(path, ("",))[0] == during}
-        gone = self.changed.keys() - files.keys()
+        gone = [path for path in self.changed if path not in files]
         self.changed = {**self.changed, **files}
-        for path in files.keys() - written:
+        for path in [path for path in files if path not in written]:  # in their order: whoever looks may look meanwhile
             write(path, files[path][0])
         for path in gone:
             write(path, self.changed[path][1])
