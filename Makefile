@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BENCH_FLAGS ?=
 SOAK_SEED ?= 2026
-SOAK_FLAGS ?= --minutes 10 --any-pace
+SOAK_FLAGS ?= --minutes 10
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast soak check format bench proto clean system

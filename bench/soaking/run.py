@@ -27,8 +27,8 @@ from .watching import Watcher
 
 _TICK = 0.1  # seconds
 _SETTLED = 20  # steps by all hosts after the last fault
-_BACK = 150.0  # seconds for that
-_END = 150.0  # seconds for all agents to end
+_BACK = 60.0  # seconds for that
+_END = 60.0  # seconds for all agents to end
 _FOREVER = float("inf")
 
 

@@ -22,8 +22,8 @@ from .samples import Curve
 
 SIZE = 600  # samples of an epoch, as in program.py, which imports torch
 _FIRST = 120.0  # seconds until the first step
-_STILL = 150.0  # seconds without a new step after the last fault was over
-_EVER = 300.0  # the same, whatever happens
+_STILL = 60.0  # seconds without a new step after the last fault was over
+_EVER = 150.0  # the same, whatever happens
 _LOOK = 0.3  # seconds between two looks at etcd
 
 

@@ -43,7 +43,7 @@ def test_a_minute_with_three_faults(tmp_path: Path) -> None:
 
 def test_a_stale_writer_is_found() -> None:
     """A checkpoint of an older generation appears; the run ends, says so in one line, and keeps what it has."""
-    code, text = soaked("--seed", SEED, "--minutes", "1", "--every", "12", "--plant", "stale-commit", "--any-pace")
+    code, text = soaked("--seed", SEED, "--minutes", "1", "--every", "12", "--plant", "stale-commit")
     (line,) = [line for line in text.splitlines() if line.startswith("BROKEN")] or [text]
     assert code == 1
     assert line.startswith("BROKEN stale-commit after "), line

@@ -63,7 +63,6 @@ def await_others() -> None:
 
 
 def main() -> None:
-    elaunch.should_stop()  # from now on elaunch knows that this program listens
     step = json.loads(SAVED.read_text())["step"] if SAVED.exists() else 0
     elaunch.should_stop()  # who has started listens: a SIGTERM from now on is notice, and not its end
     record("start", step=step)
