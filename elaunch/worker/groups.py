@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ _DESCRIBE_FIRST = {"nccl": 100}  # a group's first one may be making connections
 class _Group:
     """One backend of one process group. ``number`` is the recorder's, None before it has recorded anything.
 
-    ``started`` and ``finished`` are the group's own sequence numbers, sends and receives included.
+    ``started`` and ``finished`` are the group's own sequence numbers, sends and receives included. All up to
+    ``retired`` are over, whatever the recorder's status says.
     """
 
     name: str
@@ -32,6 +33,7 @@ class _Group:
     number: int | None = None
     started: int = 0
     finished: int = 0
+    retired: int = 0
     on_device: bool = False
     looks: int = 0
     collective: str = ""
@@ -50,10 +52,18 @@ class _Group:
             return 0
 
     def set(self, started: int, finished: int) -> None:
+        finished = max(finished, self.retired)
         self.looks = self.looks + 1 if (self.started, self.finished) == (started, finished) else 0
         if started != self.started:
             self.collective = ""
         self.started, self.finished = started, finished
+
+    def retire(self, known: Mapping[int, bool]) -> None:
+        """Correct ``finished`` by what the entries say: of each number whether it is retired."""
+        if self.started in known:
+            open_ = [number for number, retired in known.items() if number > self.finished and not retired]
+            self.retired = min([self.started, *(number - 1 for number in open_)])
+            self.finished = max(self.finished, self.retired)
 
 
 class Groups:
@@ -164,6 +174,7 @@ class Groups:
             for group in waiting:
                 if group.number is not None:
                     group.collective = texts.get((group.number, group.started), "")
+                    group.retire({e.number: e.retired for e in entries if e.group_id == group.number})
 
     def _progress(self) -> Iterator[GroupProgress]:
         world = max(g.size for g in self._groups)

@@ -19,7 +19,11 @@ _RELAXED = 2  # cudaStreamCaptureModeRelaxed
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Of one group: the last collective that was enqueued, and those that its device has begun and completed."""
+    """Of one group: the last collective that was enqueued, and those that its device has begun and completed.
+
+    Gloo's two threads write down what they have completed as they come to it: with two that end close together the
+    older may stand there for good. The entries tell.
+    """
 
     enqueued: int
     begun: int
@@ -28,12 +32,13 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One recorded collective; ``number`` is the one that ``Status`` has for it."""
+    """One recorded collective; ``number`` is the one that ``Status`` has for it. ``retired``: it is surely over."""
 
     group_id: int
     group_name: str
     number: int
     text: str
+    retired: bool = False
 
 
 class Recorder:
@@ -109,4 +114,4 @@ def _status(status: dict[str, str]) -> Status:
 
 def _entry(entry: dict[str, Any], number: str) -> Entry:
     text = described(entry["profiling_name"], entry["input_dtypes"], entry["input_sizes"])
-    return Entry(entry["pg_id"], entry["process_group"][0], entry[number], text)
+    return Entry(entry["pg_id"], entry["process_group"][0], entry[number], text, bool(entry.get("retired")))

@@ -71,11 +71,15 @@ class Torch:
                 "input_dtypes": ["Float"],
                 "input_sizes": [[4, 2]],
                 "is_p2p": False,
+                "retired": False,
             }
         )
 
-    def end(self, number: int) -> None:
-        self.statuses[number][2] = self.statuses[number][0]
+    def end(self, number: int, told: int | None = None) -> None:
+        """All that has begun is over; the status says that ``told`` was the last."""
+        self.statuses[number][2] = self.statuses[number][0] if told is None else told
+        for entry in self.entries:
+            entry["retired"] |= entry["pg_id"] == number
 
     def dump(self, entries: bool, only_active: bool) -> bytes:
         self.asked += 1
@@ -232,6 +236,31 @@ def test_what_is_waited_for_is_described_after_a_while(torch: Torch) -> None:
     assert groups.progress[0].collective == ""
     groups.look(inside=True, still=True, describe=True)
     assert groups.progress[0].collective == "all_reduce float32[4,2]"
+
+
+def test_what_is_over_is_not_waited_for_though_the_status_names_an_older_one(torch: Torch) -> None:
+    """Gloo's threads write it down in the order in which they come to it, the older one last."""
+    group, other = torch.group("0", [0, 1]), torch.group("1", [0, 1])
+    groups = Groups()
+    torch.begin(0, "0", group)
+    torch.begin(1, "1", other)
+    torch.begin(0, "0", group)
+    seen(groups)
+    torch.end(0, told=1)
+    for _ in range(15):
+        seen(groups)
+    assert seen(groups) == [(2, 2), (1, 0)]
+    torch.end(1)
+    assert seen(groups) == [(2, 2), (1, 1)]
+    assert not groups.waiting
+    torch.begin(0, "0", group)
+    torch.begin(0, "0", group)
+    assert seen(groups)[0] == (4, 2)
+    torch.entries[-1]["retired"] = True
+    for _ in range(15):
+        seen(groups)
+    assert seen(groups)[0] == (4, 2), "the one before is under way"
+    assert groups.waiting
 
 
 def test_a_name_that_comes_back_is_another_group(torch: Torch) -> None:
