@@ -8,7 +8,6 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -146,6 +145,7 @@ async def _prepared(
         preparation.inject_pages.spare = spared.append
         stack.callback(preparation.inject_pages.close)
     await stack.enter_async_context(watching(preparation.folder))
+    await stack.enter_async_context(preparation.running_time.ticking())
     await stack.enter_async_context(health_port(os.environ))
     if dog is not None:
         stack.enter_context(dog.listening())
@@ -205,11 +205,11 @@ def _reachability(options: LaunchOptions, board: StatusBoard, address: str) -> R
 
 
 def _witnesses(preparation: LaunchPreparation) -> list[Witness]:
-    return preparation.witnesses(time.monotonic())
+    return preparation.witnesses()
 
 
 def _progress(preparation: LaunchPreparation) -> tuple[RankProgress, ...]:
-    return preparation.pages.read(time.monotonic())
+    return preparation.pages.read(preparation.running_time.now())
 
 
 async def _ask_torch(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from elaunch.agent.options import LaunchOptions, StartMode
 from elaunch.agent.output import Output
 from elaunch.agent.program import Program
 from elaunch.agent.progress import Pages
+from elaunch.agent.running_time import RunningTime
 from elaunch.agent.spawner import Exit, RankStart
 from elaunch.agent.standing import group_of, place_of
 from elaunch.agent.status import StatusBoard
@@ -54,8 +54,9 @@ class LaunchPreparation:
 
     ``cpus`` are those of each local rank where ``--numa-binding`` was given, ``logs_specs`` what runs the class of
     ``--logs-specs``. ``scratch`` is a folder that goes with the agent. ``pages`` are where the ranks tell of their
-    progress, ``mailbox`` puts on the ``board`` what they tell of checkpoints. ``deadline`` is the file of the page with
-    the lease's deadlines. ``binder`` says what the ranks of a generation are bound to, None: to nothing.
+    progress, of ages by ``running_time``; ``mailbox`` puts on the ``board`` what they tell of checkpoints. ``deadline``
+    is the file of the page with the lease's deadlines. ``binder`` says what the ranks of a generation are bound to,
+    None: to nothing.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class LaunchPreparation:
         self._deadline = deadline
         self.node_id = ""
         self.pages = Pages()
+        self.running_time = RunningTime()
         self.inject_pages = InjectPages() if options.allow_injection else None
         self.mailbox = Mailbox(self.pages, board or StatusBoard())
         self.folder = LogFolder(options.job, options.logs, scratch)
@@ -161,13 +163,14 @@ class LaunchPreparation:
         self.pages.started(pids)
         self.events.started(start, pids)
 
-    def witnesses(self, now: float) -> list[Witness]:
-        """The ranks that run, to be asked for evidence. ``now`` in seconds of the monotonic clock."""
+    def witnesses(self) -> list[Witness]:
+        """The ranks that run, to be asked for evidence."""
+        now = self.running_time.now()
         return self.pages.witnesses(now, {n: streams.stderr for n, streams in self._streams.items()})
 
     async def evidence(self, generation: int, why: Reason) -> Evidence:
         """Save what can be known of the ranks that run: a few seconds at most, whatever state they are in."""
-        return await collect(self.folder.evidence(generation), self.witnesses(time.monotonic()), EVIDENCE_SECONDS, why)
+        return await collect(self.folder.evidence(generation), self.witnesses(), EVIDENCE_SECONDS, why)
 
     def describe(self, end: Exit, start: Start) -> RankExit:
         """What is known of an exit: code, time, and the error file if the rank left one."""

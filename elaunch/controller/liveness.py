@@ -59,17 +59,25 @@ class Liveness:
         self._patience = patience
         self._nodes: dict[str, _Heard] = {}
         self._looked = start
-        self._awake = start  # since when the leader has been running without a gap
+        self.awake = start
+        """Since when the leader has been running without a gap, as of the last call."""
+
+    def look(self, now: float) -> float:
+        """Note that the leader runs; since when it has been running without a gap."""
+        if now - self._looked > LOOKED:
+            self.awake = now
+        self._looked = max(self._looked, now)
+        return self.awake
 
     def expect(self, node_id: str, host: str, now: float) -> None:
         """``node_id`` on ``host`` should send heartbeats from now on. A node that is known already stays as it is."""
-        self._look(now)
+        self.look(now)
         if node_id not in self._nodes:
             self._nodes[node_id] = _Heard(host, now, SHORTEST, ever=False)
 
     def heard(self, node_id: str, now: float, interval: float) -> bool:
         """A heartbeat came, the next is due within ``interval`` seconds. False for a node that is not expected."""
-        self._look(now)
+        self.look(now)
         seen = self._nodes.get(node_id)
         if seen is None:
             return False
@@ -83,26 +91,21 @@ class Liveness:
     def age(self, node_id: str, now: float) -> float:
         """Seconds of silence that count against ``node_id``; 0 for an unknown one."""
         seen = self._nodes.get(node_id)
-        return max(0.0, now - max(seen.at, self._awake)) if seen else 0.0
+        return max(0.0, now - max(seen.at, self.awake)) if seen else 0.0
 
     def silent(self, now: float) -> tuple[Silent, ...]:
         """The nodes that are silent now, longest first. To be called once a second at least."""
-        self._look(now)
+        self.look(now)
         found = [
             Silent(node_id, seen.host, age, _sentence(node_id, seen, age))
             for node_id, seen in self._nodes.items()
-            if (age := now - max(seen.at, self._awake)) > self._limit(seen)
+            if (age := now - max(seen.at, self.awake)) > self._limit(seen)
         ]
         return tuple(sorted(found, key=lambda silent: (-silent.age, silent.node_id)))
 
     def _limit(self, seen: _Heard) -> float:
         limit = max(LEAST_SILENCE, MISSED * seen.interval)
         return limit if seen.ever else max(limit, self._patience)
-
-    def _look(self, now: float) -> None:
-        if now - self._looked > LOOKED:
-            self._awake = now
-        self._looked = max(self._looked, now)
 
 
 def _sentence(node_id: str, seen: _Heard, age: float) -> str:

@@ -7,6 +7,7 @@ the processor, and how much of a core it used in between.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from elaunch.progress import Heartbeat, RankProgress
 
@@ -60,13 +61,16 @@ class Sightings:
         self.ending = False
         """A rank that was seen is seen no more, while its node goes on: it has ended, and well."""
 
-    def heard(self, beat: Heartbeat, host: str, now: float) -> bool:
-        """Take a node's heartbeat in. False, and nothing happens, if it is of another generation."""
+    def heard(self, beat: Heartbeat, host: str, now: float, awake: float = -inf) -> bool:
+        """Take a node's heartbeat in. False, and nothing happens, if it is of another generation.
+
+        The leader runs without a gap since ``awake``: heartbeats that waited for it meanwhile were no such time apart.
+        """
         if beat.generation != self.generation:
             return False
         old = self._nodes.get(beat.node_id)
         before = {view.rank: view for view in old.views} if old else {}
-        passed = now - old.heard if old else 0.0
+        passed = now - max(old.heard, awake) if old else 0.0
         views = tuple(_view(rank, host, beat.node_id, before.get(rank.rank), passed) for rank in beat.ranks)
         self._nodes[beat.node_id] = _Node(now, views)
         self.ending |= not before.keys() <= {view.rank for view in views if not view.ended}

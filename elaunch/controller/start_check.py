@@ -58,18 +58,18 @@ class Starts:
         self._through = sum(_is_through(seen.record) for seen in self._seen.values())
         self._inside = sum(seen.record.inside for seen in self._seen.values())
 
-    def refusal(self, now: float) -> str:
-        """Why these ranks will never be one group; "" while they may."""
+    def refusal(self, now: float, awake: float = 0.0) -> str:
+        """Why these ranks will never be one group; "" while they may. The leader runs without a gap since ``awake``."""
         if self._stale:
             self._conflict, self._stale = conflict(self._records, self._world_size), False
-        return self._conflict if self._conflict and now - self._last >= GRACE else ""
+        return self._conflict if self._conflict and now - max(self._last, awake) >= GRACE else ""
 
-    def overdue(self, limit: float | None, now: float) -> Hang | None:
+    def overdue(self, limit: float | None, now: float, awake: float = 0.0) -> Hang | None:
         """All ranks are inside for longer than ``limit`` seconds, and nobody is left who could still come."""
         records = self._records
         if limit is None or len(records) < self._world_size or not all(r.inside and r.shared for r in records):
             return None
-        since = now - self._last
+        since = now - max(self._last, awake)
         if since < limit:
             return None
         text = f"all {self._world_size} ranks are inside of {INIT} since {since:.0f} s, and it comes to no end"

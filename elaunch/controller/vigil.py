@@ -140,7 +140,7 @@ class Vigil:
     def hear(self, beat: Heartbeat, now: float) -> bool:
         """Take a heartbeat in. False for one that is stale: of another generation, or of a node that has no part."""
         host = self._hosts.get(beat.node_id)
-        if host is None or not self._sightings.heard(beat, host, now):
+        if host is None or not self._sightings.heard(beat, host, now, self._liveness.look(now)):
             self.stale += 1
             return False
         self.step = max((self.step, *(rank.step for rank in beat.ranks)))
@@ -165,10 +165,11 @@ class Vigil:
         found = self._liveness.silent(now)
         news = tuple(silent for silent in found if silent.node_id not in self._silent)
         self._silent = {silent.node_id for silent in found}
+        awake = self._liveness.awake
         limits = replace(self._deadlines.limits(), ending=self._sightings.ending)
         links = self.links.changes(now, wall)
-        hang = self._starts.explained(diagnose(views, limits)) or self._starts.overdue(limits.hang, now)
-        refusal = self._starts.refusal(now)
+        hang = self._starts.explained(diagnose(views, limits)) or self._starts.overdue(limits.hang, now, awake)
+        refusal = self._starts.refusal(now, awake)
         if hang is not None:
             hang = self._related(hang)
             self.report = reported(hang, self.generation, views, wall)

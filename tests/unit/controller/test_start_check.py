@@ -76,6 +76,7 @@ def test_a_conflict_must_hold_for_a_while() -> None:
     known.hear("n2", [ODD[3]], 5.0)
     assert known.refusal(5.0 + GRACE / 2) == ""
     known.hear("n2", [ODD[3]], 5.0 + GRACE / 2)  # the same again is no news
+    assert known.refusal(5.0 + GRACE, awake=5.0 + GRACE / 2) == "", "what the nodes have told since has yet to be read"
     assert known.refusal(5.0 + GRACE) == TEXT
     known.hear("n2", [ALL[3]], 6.0)
     assert known.refusal(60.0) == ""
@@ -128,6 +129,7 @@ def test_all_are_inside_and_it_comes_to_no_end() -> None:
     known = starts(*(record(rank, 8) for rank in range(4)), now=10.0)
     assert known.overdue(30.0, 39.0) is None
     assert known.overdue(None, 3900.0) is None
+    assert known.overdue(30.0, 40.0, awake=11.0) is None
     found = known.overdue(30.0, 40.0)
     assert found is not None
     assert found.code == START_TIMEOUT

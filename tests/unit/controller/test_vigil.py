@@ -87,3 +87,20 @@ def test_the_highest_step_is_kept_over_generations() -> None:
     watched.hear(0, at_step(0, step=41), at_step(1, step=40))
     watched.hear(1, replace(at_step(2), step=-1))
     assert watched.vigil.step == 41
+
+
+def test_what_waited_for_a_leader_that_did_not_run_is_not_held_against_a_rank() -> None:
+    """Two heartbeats that were sent one after the other come in a minute apart, the second as the leader wakes."""
+    for paused in (False, True):
+        watched = Watched()
+        stopped = replace(at_step(0), state="T")
+        watched.hear(0, stopped, at_step(1))
+        watched.hear(1, at_step(2), at_step(3))
+        watched.judge()
+        for _ in range(1 if paused else 60):
+            watched.driver.now += 60.0 if paused else 1.0
+            watched.hear(0, stopped, at_step(1))
+            watched.hear(1, at_step(2), at_step(3))
+        found = watched.judge()
+        assert found is not None
+        assert (found.hang is None) is paused
