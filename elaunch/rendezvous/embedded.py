@@ -40,7 +40,7 @@ __all__ = ["EmbeddedEtcd", "EtcdBinary", "ensure_embedded", "find_etcd", "owns"]
 
 _POLL = 0.05
 _IN_USE = 2.0  # seconds: for so long another job's agents here may be about to leave
-_PROBE = 2.0  # seconds for whatever holds the port to answer as an etcd would
+_PROBE = 6.0  # seconds for what holds the port, or members elsewhere, to answer: beside a busy one a job would split
 
 
 async def ensure_embedded(

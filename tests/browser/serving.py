@@ -32,7 +32,7 @@ class Serving:
     """Serves ``jobs``, which a test may change; it runs in a thread of its own until ``stop``.
 
     ``open_to_all``: reads need no token; acts always do. ``posted`` are the commands that came, with their jobs,
-    ``resumed`` what each stream said that it had.
+    ``resumed`` what each stream said that it had. The history is refused ``unable`` times.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,7 @@ class Serving:
         self.acts = True
         self.posted: list[tuple[str, Document]] = []
         self.resumed: list[str | None] = []
+        self.unable = 0
         self._streams: set[tuple[str | None, asyncio.Queue[tuple[str, Document] | None]]] = set()
         self._loop = asyncio.new_event_loop()
         self._runner: web.AppRunner | None = None
@@ -73,6 +74,7 @@ class Serving:
         self.open_to_all, self.acts = True, True
         self.posted.clear()
         self.resumed.clear()
+        self.unable = 0
 
     def push(self, job: str | None, name: str, data: Document) -> None:
         """Send an event to all that follow the job now; None: the list of jobs."""
@@ -170,6 +172,9 @@ class Serving:
         return {"at": 0, "jobs": [job_row(job) for job in self.jobs.values()]}
 
     def _events(self, request: web.Request) -> Document:
+        if self.unable > 0:
+            self.unable -= 1
+            raise _error(web.HTTPServiceUnavailable, "etcd", "etcd does not answer")
         job = self._job(request)
         after = int(request.query.get("after", "0"))
         return {"job": job.name, "events": [event for event in job.events if event["seq"] > after]}

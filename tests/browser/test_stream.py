@@ -30,6 +30,17 @@ def test_what_happens_meanwhile_is_told_after_a_loss(serving: Serving, tabs: Tab
     assert (serving.resumed[0], serving.resumed[-1]) == (None, "5")
 
 
+def test_a_history_that_is_refused_is_asked_for_again(serving: Serving, tabs: Tabs) -> None:
+    """From where it was to begin: what the stream tells meanwhile does not stand for what came before."""
+    tabs.expect("503")
+    serving.reset(make_job("run7"))
+    serving.unable = 1
+    page = tabs.open(f"{serving.url}#/job/run7")
+    expect(page.locator("#connection")).to_have_text("live")
+    serving.tell("run7", make_event(6, "leader_changed", "gpu-01 leads"))
+    expect(page.locator("#section-events li")).to_have_count(6)
+
+
 def test_a_page_that_is_left_follows_no_longer(serving: Serving, tabs: Tabs) -> None:
     serving.reset(make_job("run7"))
     page = tabs.open(f"{serving.url}#/job/run7")

@@ -17,10 +17,12 @@ import { timelineSection } from "./timeline.js";
 
 const UNSETTLING = new Set(["job", "ranks", "hang", "generations"]); // what changes the height of much
 const PLACES = [["ranks", "Ranks"], ["generations", "Generations"], ["events", "Events"], ["nodes", "Nodes"], ["ports", "Network ports"]];
+const AGAIN = 2000; // milliseconds
 
 export function jobView(shell, job) {
   let last = null;
   let wanted = null;
+  let again = 0;
   const leaving = new AbortController();
   const parts = {
     summary: summary(), hang: hangSection(), ranks: ranksSection(shell), timeline: timelineSection(), goodput: goodputSection(),
@@ -34,8 +36,8 @@ export function jobView(shell, job) {
   const element = h("div", { class: "job" }, head, links, waiting, body);
 
   const hears = {
-    hello: history,
-    reset: history,
+    hello: () => history(),
+    reset: () => history(),
     job(data) {
       last = data;
       waiting.remove();
@@ -51,10 +53,13 @@ export function jobView(shell, job) {
     ports: (data) => parts.ports.update(data),
   };
 
-  /** The history up to now, with each connection: the stream tells what comes after. */
-  function history() {
-    const last = parts.events.last();
-    get(jobPath(job, `events?limit=1000${last ? `&after=${last}` : ""}`), leaving.signal).then(({ events }) => parts.events.add(events)).catch(shell.failed);
+  /** The history up to now, with each connection, asked for until it comes: the stream tells what comes after. */
+  function history(after = parts.events.last()) {
+    clearTimeout(again);
+    get(jobPath(job, `events?limit=1000${after ? `&after=${after}` : ""}`), leaving.signal).then(({ events }) => parts.events.add(events)).catch((error) => {
+      if (error.status === 0 || error.status >= 500) again = setTimeout(history, AGAIN, after);
+      shell.failed(error);
+    });
   }
 
   /** Stay at the part of the page that the address names while what stands above it comes in. */
@@ -81,6 +86,7 @@ export function jobView(shell, job) {
     stop() {
       stream.stop();
       leaving.abort();
+      clearTimeout(again);
       clearInterval(timer);
       endSession();
       parts.ranks.stop();
