@@ -7,7 +7,7 @@ declare -A package=(
     [ip]=iproute2 [sshd]=openssh-server [ssh]=openssh-client
     [slurmctld]=slurmctld [slurmd]=slurmd [munged]=munge [srun]=slurm-client
     [kubectl]=kubernetes-client [chromium]=chromium [prometheus]=prometheus [systemd-analyze]=systemd
-    [man]=man-db [groff]=groff [zsh]=zsh [fish]=fish
+    [etcdctl]=etcd-client [man]=man-db [groff]=groff [zsh]=zsh [fish]=fish
 )
 
 missing=()

@@ -49,6 +49,7 @@ def check_gone_in_time(job: Job, rank: int, frozen: float) -> None:
     wait_until("the others go on", lambda: job.events("start", generation=2))
     assert gone(rank), "the others went on before the frozen agent's rank was gone"
     last = max(e["t"] for e in job.events("step", pid=rank))
+    assert last < min(e["t"] for e in job.events("start", generation=2))
     assert last - frozen < TTL, "the ranks must be gone before the lease can end"
 
 
