@@ -30,14 +30,15 @@ async def follow_happenings(store: Store, job: str) -> AsyncGenerator[Happening,
     seen = -1
     over = False
     while not over:
+        # What comes after this is news, also where it comes while the rest is read: it may be the end of the job.
+        begun = (await store.list(keys.state)).revision
         over = (await overview(store, job)).over  # before the lines are read: none that was written by then is missed
-        snapshot = await store.list(keys.events)
-        for line in _lines(snapshot.items):
+        for line in _lines((await store.list(keys.events)).items):
             if line.seq > seen:
                 seen = line.seq
                 yield line
         if not over:
-            await _until_news(store, keys, snapshot.revision + 1)
+            await _until_news(store, keys, begun + 1)
 
 
 async def _until_news(store: Store, keys: JobKeys, revision: int) -> None:

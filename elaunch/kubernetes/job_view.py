@@ -24,6 +24,7 @@ from elaunch.rendezvous.journal import Happening, Operation, Standing, decode_ha
 from elaunch.rendezvous.keys import JobKeys
 
 _PATIENCE = 1.5  # seconds for an etcd to say which it is
+_TOGETHER = 0.2  # seconds: what changes together is looked at once
 _AGAIN = 3.0  # seconds before the next try to follow a job
 _PAUSE, _LONGEST = 15.0, 300.0  # seconds before a scale command that came to nothing is given again
 _FOR_GOOD = (CommandRefusedError.exit_code, AccessRefusedError.exit_code)
@@ -119,25 +120,18 @@ async def scale(store: EtcdStore, job: str, low: int, high: int, asked: int) -> 
     await submit(store, job, "scale", MANAGER, time.time(), because(asked), min_nodes=low, max_nodes=high)
 
 
-async def until_news(store: EtcdStore, job: str) -> None:
-    """Return when anything of ``job`` changes in etcd; raises ElaunchError where etcd is gone."""
-    keys = JobKeys(job)
-    try:
-        snapshot = await store.list(keys.state)
-        async with aclosing(store.watch(keys.prefix, start_revision=snapshot.revision + 1)) as batches:
-            async for _ in batches:
-                return
-    except CompactedError:
-        return
-
-
 async def follow(store: EtcdStore, job: str, wake: asyncio.Event) -> None:
-    """Set ``wake`` at each change of ``job``, until cancelled."""
+    """Set ``wake`` at the start and after each change of ``job``, until cancelled."""
+    keys = JobKeys(job)
     while True:
         try:
-            await until_news(store, job)
+            snapshot = await store.list(keys.state)
+            wake.set()  # for what came before, of which the watch does not tell
+            async with aclosing(store.watch(keys.prefix, start_revision=snapshot.revision + 1)) as batches:
+                async for _ in batches:
+                    wake.set()
+                    await asyncio.sleep(_TOGETHER)
+        except CompactedError:
+            continue
         except ElaunchError:
             await asyncio.sleep(_AGAIN)
-            continue
-        wake.set()
-        await asyncio.sleep(0.2)  # what changes together is looked at once

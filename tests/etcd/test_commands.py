@@ -7,6 +7,7 @@ import json
 import uuid
 from contextlib import aclosing
 from dataclasses import replace
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,13 +18,15 @@ from elaunch.controller.operating import submit, verdict
 from elaunch.controller.operator_server import status_of
 from elaunch.controller.survey import job_names, overview
 from elaunch.errors import CommandRefusedError, JobFinishedError, NoSuchJobError, UnansweredError
+from elaunch.kubernetes import job_view
 from elaunch.progress import GroupProgress, Heartbeat, RankProgress
 from elaunch.rendezvous.etcd import EtcdStore
 from elaunch.rendezvous.journal import Operation, Standing, decode_operation
 from elaunch.rendezvous.keys import JobKeys
-from elaunch.rendezvous.records import Leader, Node, Phase, Reason, encode
+from elaunch.rendezvous.records import Leader, Node, Phase, Reason, encode, read
 from elaunch.rendezvous.state import State
-from elaunch.rendezvous.store import Put
+from elaunch.rendezvous.store import Put, Snapshot
+from elaunch.rendezvous.waiting import cancelled
 from tests.etcd.running import PATIENT, run
 from tests.etcd.servers import Member
 from tests.etcd.world import WHO, World, until
@@ -301,6 +304,44 @@ def test_events_are_followed_to_the_end_of_the_job(play) -> None:
             await world.command("abort")
             await asyncio.wait_for(following, 60)
         assert seen[-2:] == ["job_stopped", "command_done"]
+
+    play(test)
+
+
+class Overtaken(EtcdStore):
+    """The job ends after its state was read, and before its history is."""
+
+    async def list(self, prefix: str, *, keys_only: bool = False) -> Snapshot:
+        keys = JobKeys(unquote(prefix.split("/")[2]))
+        if prefix == keys.events and (found := await self.get(keys.state)) is not None:
+            state = read(State, found.key, found.value)
+            if not state.phase.final:
+                await self.put(keys.state, encode(replace(state, phase=Phase.STOPPED, horizon=found.mod_revision)))
+        return await super().list(prefix, keys_only=keys_only)
+
+
+def test_an_end_that_comes_while_the_history_is_read_is_not_missed(play) -> None:
+    async def test(world: World) -> None:
+        store = Overtaken([world.endpoint], **PATIENT)
+        try:
+            async with aclosing(follow_happenings(store, world.keys.job)) as lines:
+                assert [line.code async for line in lines]
+        finally:
+            await store.close()
+
+    play(test)
+
+
+def test_a_pod_s_manager_hears_of_a_change_right_after_another(play) -> None:
+    async def test(world: World) -> None:
+        wake = asyncio.Event()
+        following = asyncio.create_task(job_view.follow(world.store, world.keys.job, wake))
+        for n in range(4):
+            await asyncio.wait_for(wake.wait(), 60)
+            wake.clear()
+            await world.store.put(f"{world.keys.nodes}x", str(n).encode())
+        await asyncio.wait_for(wake.wait(), 60)
+        await cancelled(following)
 
     play(test)
 
